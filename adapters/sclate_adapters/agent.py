@@ -1,0 +1,132 @@
+"""`AgentAdapter`: how an unmodified harness is started, spoken to and listened to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from sclate_adapters.base import CONTRACT_VERSION, DurationNs, Record
+from sclate_adapters.effects import SessionPlan
+from sclate_adapters.events import EventSource
+from sclate_adapters.memory import MemorySystem
+from sclate_adapters.models import Dialect
+from sclate_adapters.records import CallClass, CallRecord, Delivery, LifeKey
+from sclate_adapters.signals import Signal
+
+
+class AgentCapabilities(Record):
+    """What the harness can do; checked before anything is spent.
+
+    `request_timeout_ns`: the harness's own monotonic limit on a model call; a freeze while one is in
+    flight expires before it. `quiet_ns`: for a harness without an idle signal, how long its process tree
+    must be quiet to count as idle.
+    """
+
+    delivery: Literal["mid_turn", "next_turn"] = "next_turn"
+    resume: bool = False
+    crons: bool = False
+    memory_hooks: tuple[str, ...] = ()
+    dialects: tuple[Dialect, ...] = (Dialect.MESSAGES,)
+    signals: tuple[str, ...] = ()
+    request_timeout_ns: DurationNs = 300_000_000_000
+    quiet_ns: DurationNs | None = None
+
+
+class AgentContext(Record):
+    """What an agent adapter knows about the session that it prepares.
+
+    `base_url` is the proxy's route for the agent, without the dialect's own path
+    (`http://127.0.0.1:8080/agent`). Paths are those inside the sandbox.
+    """
+
+    model_config = {"arbitrary_types_allowed": True, "frozen": True, "extra": "forbid"}
+
+    life: LifeKey
+    session: SessionPlan
+    memory: MemorySystem
+    model: str
+    base_url: str
+    home: str = "/home/agent"
+    workdir: str = "/work"
+    zone: str = "UTC"
+    path: str = "/usr/local/bin:/usr/bin:/bin"
+
+
+class Provision(Record):
+    """What is put in place before the harness starts. Paths are absolute, inside `home`."""
+
+    files: dict[str, bytes] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
+
+
+class ProcessSpec(Record):
+    argv: tuple[str, ...]
+    env: dict[str, str] = Field(default_factory=dict)
+    cwd: str = "/work"
+
+
+class StateSpec(Record):
+    """Durable state by absolute paths inside the sandbox; what is not named dies with the session."""
+
+    harness: tuple[str, ...] = ()
+    memory: tuple[str, ...] = ()
+
+
+class StopRequest(Record):
+    """How the harness is asked to stop; `bytes` is written to its stdin first, if given."""
+
+    how: Literal["close_stdin", "signal"] = "close_stdin"
+    write: bytes = b""
+    signal: str = "TERM"
+    grace_s: float = Field(10.0, gt=0, description="real seconds until the tree is killed")
+
+
+class AgentChannel(ABC):
+    """One session's conversation with the harness over its pipes. It may keep state; it does no I/O."""
+
+    @abstractmethod
+    def encode(self, delivery: Delivery) -> bytes:
+        """The bytes for the harness's stdin, including the line end."""
+
+    @abstractmethod
+    def decode(self, stream: Literal["stdout", "stderr"], line: bytes) -> Iterable[Signal]:
+        """Signals in one line of output (without its line end); unknown output gives none."""
+
+    def stop(self) -> StopRequest:
+        return StopRequest()
+
+
+class AgentAdapter(ABC):
+    """Entry-point group `sclate.agents`. Nothing of the harness is patched."""
+
+    contract_version: ClassVar[str] = CONTRACT_VERSION
+    name: ClassVar[str]
+    version: ClassVar[str] = ""
+    capabilities: ClassVar[AgentCapabilities]
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options: Mapping[str, Any] = options or {}
+
+    @abstractmethod
+    def provision(self, ctx: AgentContext) -> Provision: ...
+
+    @abstractmethod
+    def launch(self, ctx: AgentContext) -> ProcessSpec: ...
+
+    @abstractmethod
+    def channel(self, ctx: AgentContext) -> AgentChannel: ...
+
+    @abstractmethod
+    def durable_state(self, ctx: AgentContext) -> StateSpec:
+        """Harness state, and the paths of its native memory when that memory is on."""
+
+    @abstractmethod
+    def classify_call(self, record: CallRecord) -> CallClass:
+        """Pure, on the host."""
+
+    def event_sources(self, memory: MemorySystem) -> Sequence[EventSource]:
+        """The agent's own sources: crons, one-off wake-ups."""
+        return ()
