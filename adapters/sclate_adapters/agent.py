@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from sclate_adapters.base import CONTRACT_VERSION, DurationNs, Record
 from sclate_adapters.effects import SessionPlan
@@ -42,7 +42,7 @@ class AgentContext(Record):
     (`http://127.0.0.1:8080/agent`). Paths are those inside the sandbox.
     """
 
-    model_config = {"arbitrary_types_allowed": True, "frozen": True, "extra": "forbid"}
+    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True, extra="forbid")
 
     life: LifeKey
     session: SessionPlan

@@ -1,0 +1,338 @@
+"""The scheduler: decides what happens next, and when.
+
+The loop below is the only place where asyncio and SimPy meet. SimPy holds the queue and runs the sources;
+the clock says what time it is; the runner carries out effects. A step is: take what is due in the total
+order, write it to the trace, start its effect. Between steps time either jumps (nobody holds a lease),
+flows until the next due event, or stands still until something arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import simpy
+
+from sclate.clock import HybridClock, Motion
+from sclate.context import Board, Entry, Registered
+from sclate.errors import InvariantError, StalledError
+from sclate.timeline import MAX_DELTA, Dispatch, Timeline
+from sclate_adapters.effects import Effect, RunHook, ShutdownAgent, StartAgent
+from sclate_adapters.events import Event, EventEnd, EventSource, Origin, Outcome, Phase, Topic
+
+ORIGIN_RANK = {Origin.SHARED: 0, Origin.BENCHMARK: 1, Origin.AGENT: 2}
+YIELD_EVERY = 64
+"""Steps between two looks at the event loop while a backlog of due events drains."""
+
+
+class Trace(Protocol):
+    """Where the scheduler writes; `sclate.trace.TraceWriter` is the real one."""
+
+    def write(self, sim_ns: int, type_: str, fields: dict[str, Any]) -> int: ...
+
+
+class Runner(Protocol):
+    """Carries out effects. Returns the end at once, or something to await for it."""
+
+    def start(self, event: Event) -> EventEnd | Awaitable[EventEnd]: ...
+
+
+class NullTrace:
+    """Keeps nothing."""
+
+    def write(self, sim_ns: int, type_: str, fields: dict[str, Any]) -> int:
+        return 0
+
+
+def holds_the_timeline(effect: Effect) -> bool:
+    """Whether nothing else is dispatched until the effect ended.
+
+    So an earlier phase is complete before a later one at the same instant: a world update before the
+    session that reads it, a shutdown before the next start.
+    """
+    if isinstance(effect, RunHook):
+        return not effect.flow
+    return isinstance(effect, StartAgent | ShutdownAgent)
+
+
+class Scheduler:
+    """One life's scheduler.
+
+    Args:
+        clock: stands at the scenario's start.
+        runner: carries out effects.
+        trace: gets a line for every decision.
+        seed: seeds every source's `rng`.
+        world: the read-only view that sources see.
+    """
+
+    def __init__(
+        self,
+        clock: HybridClock,
+        runner: Runner,
+        trace: Trace,
+        *,
+        seed: int = 0,
+        world: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        self.clock = clock
+        self.runner = runner
+        self.trace = trace
+        self.seed = seed
+        self.world = world
+        self.timeline = Timeline(clock.now())
+        self.board = Board(self.timeline)
+        self.seat = simpy.Resource(self.timeline, capacity=1)
+        self.dispatches = 0
+        self.lateness_ns: list[int] = []
+        self._sources: list[Registered] = []
+        self._entries: dict[str, Entry] = {}
+        self._waiting_sources = 0
+        self._busy = 0  # events between dispatch and end, ambient ones included
+        self._lasting = 0  # events on the timeline that keep the life going
+        self._holding: Event | None = None
+        self._at: tuple[int, int, tuple[int, int, int]] | None = None  # instant, delta, key of the last
+        self._started = False  # an effect was started since the event loop last ran
+        self._arrived = asyncio.Event()
+        self._stop_reason: str | None = None
+
+    # --- sources ----------------------------------------------------------------------------------------
+
+    def add_sources(self, sources: Sequence[EventSource]) -> None:
+        """Register sources: rank is shared, benchmark, agent; then by name. Names are unique."""
+        ordered = sorted(sources, key=lambda s: (ORIGIN_RANK[s.origin], s.name))
+        names = [s.name for s in ordered]
+        if len(set(names)) != len(names):
+            raise InvariantError(f"two sources of one name: {names}")
+        for rank, source in enumerate(ordered):
+            registered = Registered(self, source, rank, random.Random(f"{self.seed}/{source.name}"))
+            self._sources.append(registered)
+            self._write("register", source=source.name, origin=source.origin, rank=rank)
+        for registered in self._sources:
+            process = self.timeline.process(registered.source.run(registered))
+            registered.main = process
+            if not registered.source.daemon:
+                self._waiting_sources += 1
+                process.callbacks.append(self._source_returned)
+
+    def _source_returned(self, _: simpy.Event) -> None:
+        self._waiting_sources -= 1
+
+    # --- the timeline -----------------------------------------------------------------------------------
+
+    def at(
+        self,
+        registered: Registered,
+        due_ns: int,
+        phase: Phase,
+        effect: Effect,
+        kind: str,
+        parent: str | None,
+        ambient: bool,
+    ) -> Entry:
+        """The only place where dispatches are made."""
+        entry = self.register(registered, due_ns, phase, effect, kind, parent, ambient)
+        self.place(entry)
+        return entry
+
+    def register(
+        self,
+        registered: Registered,
+        due_ns: int,
+        phase: Phase,
+        effect: Effect,
+        kind: str,
+        parent: str | None,
+        ambient: bool,
+    ) -> Entry:
+        """An event that exists but has no place yet: its parents decide when it is due."""
+        seq = registered.next_seq()
+        event = Event.model_construct(
+            id=f"{registered.source.name}:{seq}",
+            source=registered.source.name,
+            origin=registered.source.origin,
+            kind=kind,
+            due_ns=due_ns,
+            phase=phase,
+            effect=effect,
+            parent=parent,
+            ambient=ambient,
+        )
+        entry = Entry(self, event, registered, seq)
+        self._entries[event.id] = entry
+        return entry
+
+    def place(self, entry: Entry) -> None:
+        """Give a registered event its place in the total order `(due, delta, phase, rank, seq)`."""
+        now, rank = int(self.timeline.now), entry.registered.rank
+        if not (entry.event.ambient or entry.registered.source.daemon):
+            entry.lasting = True
+            self._lasting += 1
+        if entry.event.due_ns > now:
+            self._announce(entry.event)
+        when = max(entry.event.due_ns, now)
+        order = (int(entry.event.phase), rank, entry.seq)
+        delta = 0
+        if self._at is not None and self._at[0] == when:
+            # The instant is being processed: what sorts before the last dispatch belongs to the next delta.
+            delta = self._at[1] + (1 if order < self._at[2] else 0)
+            if delta > MAX_DELTA:
+                raise InvariantError(f"more than {MAX_DELTA} deltas at instant {when}: {entry.event.source}")
+        entry.dispatch = Dispatch(self.timeline, when, (1, delta, *order))
+        entry.dispatch.callbacks.append(entry.on_due)
+
+    def dispatch(self, entry: Entry) -> None:
+        """An event is due: announce it, then start its effect."""
+        event = entry.event
+        now = self.clock.now()
+        lateness = now - event.due_ns
+        if lateness < 0:
+            raise InvariantError(f"{event.id} dispatched {-lateness} ns before it is due")
+        key = entry.dispatch.key if entry.dispatch else (1, 0, 0, 0, 0)
+        self._at = (int(self.timeline.now), key[1], (key[2], key[3], key[4]))
+        entry.dispatched = True
+        self.dispatches += 1
+        self.lateness_ns.append(lateness)
+        effect = event.effect
+        self._write(
+            "dispatch",
+            event=event.id,
+            source=event.source,
+            origin=event.origin,
+            kind=event.kind,
+            due_sim_ns=event.due_ns,
+            lateness_ns=lateness,
+            phase=event.phase.name.lower(),
+            delta=key[1],
+            parent=event.parent,
+        )
+        self._write("effect.start", event=event.id, effect=effect)
+        self.board.tell(Topic.DISPATCHED, event)
+        self._busy += 1
+        if holds_the_timeline(effect):
+            self._holding = event
+        end = self.runner.start(event)
+        if isinstance(end, EventEnd):
+            self._effect_ended(entry, end)
+        else:
+            self._started = True
+            entry.task = self._group.create_task(self._await_effect(entry, end), name=event.id)
+
+    async def _await_effect(self, entry: Entry, pending: Awaitable[EventEnd]) -> None:
+        end = await pending
+        self.arrive(lambda: self._effect_ended(entry, end))
+
+    def _effect_ended(self, entry: Entry, end: EventEnd) -> None:
+        self._busy -= 1
+        if self._holding is entry.event:
+            self._holding = None
+        self.end(entry, end)
+        self.board.tell(Topic.EFFECT_ENDED, (entry.event, end))
+
+    def end(self, entry: Entry, end: EventEnd) -> None:
+        """Every event ends exactly once, dispatched or not."""
+        if entry.end is not None:
+            raise InvariantError(f"{entry.event.id} ended twice: {entry.end.outcome}, {end.outcome}")
+        entry.end = end
+        del self._entries[entry.event.id]
+        if entry.lasting:
+            self._lasting -= 1
+        self._write(
+            "effect.end",
+            event=entry.event.id,
+            outcome=end.outcome,
+            reason=end.reason or None,
+            result=end.result or None,
+        )
+        entry.ended.succeed(end)
+
+    # --- what comes from outside ------------------------------------------------------------------------
+
+    def arrive(self, callback: Callable[[], None]) -> None:
+        """Something came from outside: it takes this instant, after all that is due before it."""
+        self.timeline.arrive(self.clock.now()).callbacks.append(lambda _: callback())
+        self._arrived.set()
+
+    def stop(self, reason: str) -> None:
+        """End at the next step: what has not happened is cancelled."""
+        self._stop_reason = self._stop_reason or reason
+        self._arrived.set()
+
+    # --- the loop ---------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until every lasting source and event has ended, or `stop`.
+
+        Raises:
+            StalledError: sources wait for what can never come.
+            InvariantError: see the module's invariants.
+        """
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                await self._loop()
+                self._finish()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from group
+
+    async def _loop(self) -> None:
+        steps = 0
+        while self._stop_reason is None and not self._over():
+            head = self.timeline.head()
+            if head is not None and self._due(*head):
+                self.timeline.step()
+                steps += 1
+                if self._started or steps % YIELD_EVERY == 0:
+                    # An effect takes its lease in its first step: let it, before time may jump.
+                    self._started = False
+                    await asyncio.sleep(0)
+            elif head is not None and self.clock.motion is Motion.IDLE and not self._holding:
+                self.clock.jump(head[0])
+            else:
+                await self._wait(head)
+
+    def _due(self, due_ns: int, is_dispatch: bool) -> bool:
+        return due_ns <= self.clock.now() and not (is_dispatch and self._holding)
+
+    def _over(self) -> bool:
+        return not (self._waiting_sources or self._lasting or self._busy or self.seat.count)
+
+    async def _wait(self, head: tuple[int, bool] | None) -> None:
+        """Wait until the next event is due, a freeze reaches its limit, or something arrives."""
+        timeout = self.clock.next_limit_s()
+        if head is not None and self.clock.motion is Motion.FLOW and not (head[1] and self._holding):
+            until_due = (head[0] - self.clock.now()) / 1e9
+            timeout = until_due if timeout is None else min(timeout, until_due)
+        if timeout is None and not self._busy and self.clock.motion is Motion.IDLE:
+            raise StalledError(self._stalled())
+        try:
+            async with asyncio.timeout(timeout):
+                await self._arrived.wait()
+        except TimeoutError:
+            for lease in self.clock.expire_due():
+                self._write("clock", change="freeze_expired", reason=lease.reason)
+        self._arrived.clear()
+
+    def _stalled(self) -> str:
+        waiting = [r.source.name for r in self._sources if r.main.is_alive and not r.source.daemon]
+        return f"nothing is due and nobody works, yet these sources wait: {', '.join(waiting)}"
+
+    def _finish(self) -> None:
+        """Whatever is left ends now, exactly once; effects under way are cancelled."""
+        reason = self._stop_reason or "life over"
+        for entry in list(self._entries.values()):
+            if entry.task is not None:
+                entry.task.cancel()
+                self._busy -= 1
+            if entry.dispatch is None:
+                self.end(entry, EventEnd(outcome=Outcome.EXPIRED, reason="parent not reached"))
+            else:
+                entry.dispatch.cancelled = True
+                self.end(entry, EventEnd(outcome=Outcome.CANCELLED, reason=reason))
+
+    def _announce(self, event: Event) -> None:
+        self._write("register", event=event.id, kind=event.kind, due_sim_ns=event.due_ns, parent=event.parent)
+
+    def _write(self, type_: str, **fields: Any) -> None:
+        self.trace.write(self.clock.now(), type_, fields)
