@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 import simpy
@@ -254,6 +254,21 @@ class Scheduler:
         """Something came from outside: it takes this instant, after all that is due before it."""
         self.timeline.arrive(self.clock.now()).callbacks.append(lambda _: callback())
         self._arrived.set()
+
+    async def sleep_until(self, due_ns: int) -> None:
+        """Return at a simulated instant; cancelling the wait takes it off the timeline."""
+        due = asyncio.get_running_loop().create_future()
+        alarm = self.timeline.arrive(due_ns)
+        alarm.callbacks.append(lambda _: due.done() or due.set_result(None))
+        self._arrived.set()
+        try:
+            await due
+        finally:
+            alarm.cancelled = True
+
+    def background(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task that ends with the run; its exception is the run's."""
+        return self._group.create_task(work, name=name)
 
     def stop(self, reason: str) -> None:
         """End at the next step: what has not happened is cancelled."""

@@ -33,6 +33,12 @@ class Dispatch(simpy.Event):
         heappush(env._queue, (due_ns, key, 0, self))
 
 
+class Arrival(simpy.Event):
+    """Something from outside, or an alarm that may be called off."""
+
+    cancelled = False
+
+
 class Timeline(simpy.Environment):
     """SimPy's environment over int ns, without its own `run`: the scheduler decides when to step."""
 
@@ -45,9 +51,9 @@ class Timeline(simpy.Environment):
         """SimPy's hook for its own events: they drain before any dispatch of the same instant."""
         heappush(self._queue, (self._now + int(delay), (0, int(priority)), next(self._eid), event))
 
-    def arrive(self, at_ns: int) -> simpy.Event:
+    def arrive(self, at_ns: int) -> Arrival:
         """An internal event at an instant, for what comes from outside; ordered by arrival."""
-        event = simpy.Event(self)
+        event = Arrival(self)
         event._ok, event._value = True, None
         heappush(self._queue, (max(at_ns, self._now), (0, int(NORMAL)), next(self._eid), event))
         return event
@@ -57,7 +63,7 @@ class Timeline(simpy.Environment):
         queue = self._queue
         while queue:
             due, key, _, event = queue[0]
-            if key[0] == 1 and event.cancelled:
+            if getattr(event, "cancelled", False):
                 heappop(queue)
                 continue
             return due, key[0] == 1

@@ -131,14 +131,12 @@ class WorldProvider(ABC):
 
     @abstractmethod
     async def refresh(self, ctx: HookContext) -> Sequence[WorldWrite]:
-        """Look at the world (workspace files, services) and return the writes that are new, in order.
+        """Look at the world (workspace files, services), bring `world` up to date, and return the writes
+        that are new, in order.
 
-        Called at each effect's end and every 250 ms of flowing time. The engine numbers and records them.
+        Called at each effect's end and every 250 ms of flowing time. The engine numbers the writes anew
+        (`seq` counts from 1 over all actors), records them in the trace and keeps the append-only log.
         """
-
-    @abstractmethod
-    def events(self, after: int) -> Sequence[WorldWrite]:
-        """The log from sequence number `after` (exclusive) on."""
 
 
 class SourceManifest(Record):

@@ -1,0 +1,133 @@
+"""What the apprentice can see: everything is read from the request, nothing is remembered between calls."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+
+from sclate_adapters.models import Message, ModelRequest, ToolResultPart
+from sclate_benchmarks.apprentice import shell
+from sclate_benchmarks.apprentice.moment import Moment, find_clock, find_day
+
+FEEDBACK_TAG = "[Previous Feedback]"
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
+_MEMORY_BLOCK = re.compile(r"<memory\b[^>]*>(.*?)</memory>", re.S)
+_MEMORY_CONTENTS = re.compile(r"Contents of \S*MEMORY\.md[^\n]*:\n(.*?)(?=\nContents of |</system-reminder>|\Z)", re.S)
+_MEMORY_DIR = re.compile(r"memory directory\b[^\n/]{0,40}?`?(/[^\s`'\"<>]+)", re.I)
+_WORK_DIR = re.compile(r"working directory:\s*`?(/[^\s`]+)", re.I)
+_CURRENT = re.compile(r"(?:current date|today'?s date|date)\b[^\n:]*:\s*([^\n]+)", re.I)
+_TODAY_IS = re.compile(r"\btoday is\s+([^.\n—]{4,60})", re.I)
+_PROSE = (".md", ".txt", ".rst")
+
+
+def split_feedback(text: str) -> tuple[str, str]:
+    """Feedback and question of one user message; the blank line between them is the first outside a fence."""
+    if not text.startswith(FEEDBACK_TAG):
+        return "", text
+    body = text[len(FEEDBACK_TAG) :].strip()
+    at = 0
+    while (cut := body.find("\n\n", at)) >= 0:
+        if body[:cut].count("```") % 2 == 0:
+            return body[:cut], body[cut:].strip()
+        at = cut + 2
+    return body, ""
+
+
+@dataclass(frozen=True)
+class View:
+    """One request, read."""
+
+    request: ModelRequest
+
+    @cached_property
+    def _turn_start(self) -> int:
+        """Index of the last user message that a person wrote (not only tool results)."""
+        for i in range(len(self.request.messages) - 1, -1, -1):
+            m = self.request.messages[i]
+            if m.role == "user" and not any(isinstance(p, ToolResultPart) for p in m.parts) and _words(m):
+                return i
+        return -1
+
+    @cached_property
+    def _said(self) -> tuple[str, str]:
+        return split_feedback(_words(self.request.messages[self._turn_start])) if self._turn_start >= 0 else ("", "")
+
+    @property
+    def feedback(self) -> str:
+        """Feedback that came with the current message; empty if none."""
+        return self._said[0]
+
+    @property
+    def question(self) -> str:
+        """What is asked now; empty after a stand-alone feedback message."""
+        return self._said[1]
+
+    @cached_property
+    def earlier_feedback(self) -> tuple[str, ...]:
+        """Feedback of the earlier messages of this conversation, oldest first."""
+        earlier = (split_feedback(_words(m))[0] for m in self.request.messages[: max(self._turn_start, 0)] if m.role == "user")
+        return tuple(f for f in earlier if f)
+
+    @cached_property
+    def results(self) -> tuple[str, ...]:
+        """Tool results since the current message, oldest first."""
+        return tuple(_results(self.request.messages[self._turn_start + 1 :]))
+
+    @cached_property
+    def memory_dir(self) -> str | None:
+        """Where the harness keeps memory, if it names such a place."""
+        for text in (self.request.system, *self._reminders):
+            if m := _MEMORY_DIR.search(text):
+                return m[1].rstrip("/.,;:")
+        return None
+
+    @cached_property
+    def memory_text(self) -> str:
+        """The memory that the harness loaded into the prompt."""
+        parts = [*_MEMORY_BLOCK.findall(self.request.system)]
+        for text in (self.request.system, *self._reminders):
+            parts += _MEMORY_CONTENTS.findall(text)
+        return "\n".join(parts)
+
+    @cached_property
+    def prose_read(self) -> tuple[str, ...]:
+        """Prose files that tool calls of this conversation printed."""
+        out: list[str] = []
+        for text in _results(self.request.messages):
+            out += [body for path, body in shell.sections(text).items() if path.lower().endswith(_PROSE)]
+        return tuple(out)
+
+    @cached_property
+    def work_dir(self) -> str | None:
+        """The harness's working directory, if stated."""
+        m = _WORK_DIR.search(self.request.system)
+        return m[1] if m else None
+
+    @cached_property
+    def now(self) -> Moment:
+        """Wall-clock time: the stated current date, else the day that the conversation's first words name."""
+        base = date(1970, 1, 1)
+        for text in (self.request.system, *self._reminders):
+            for stated in _CURRENT.findall(text):
+                if day := find_day(stated, base):
+                    h, mi, s, _ = find_clock(stated) or (9, 0, 0, None)
+                    return Moment(day, h, mi, s)
+        for message in self.request.messages:
+            m = _TODAY_IS.search(_words(message))
+            if m and (day := find_day(m[1], base)):
+                return Moment(day, 9, 0)
+        return Moment(base, 9, 0)
+
+    @cached_property
+    def _reminders(self) -> tuple[str, ...]:
+        return tuple(r for m in self.request.messages if m.role == "user" for r in _REMINDER.findall(m.text))
+
+
+def _words(message: Message) -> str:
+    return _REMINDER.sub("", message.text).strip()
+
+
+def _results(messages: tuple[Message, ...]) -> list[str]:
+    return [p.text for m in messages for p in m.parts if isinstance(p, ToolResultPart)]

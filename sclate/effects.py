@@ -1,0 +1,166 @@
+"""The runner of effects: what each of the six primitives does to a life."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from sclate.errors import FailureClass, LifeFailure
+from sclate_adapters.effects import (
+    AsyncReserve,
+    AwaitWakeup,
+    Deliver,
+    Owner,
+    Place,
+    RunHook,
+    ShutdownAgent,
+    StartAgent,
+    Wakeup,
+)
+from sclate_adapters.events import Event, EventEnd, Outcome
+from sclate_adapters.judgments import Subject
+from sclate_adapters.records import DeliveryState
+from sclate_adapters.sources.grading import GRADE_HOOK
+
+if TYPE_CHECKING:
+    from sclate.life import Life
+
+log = structlog.get_logger()
+
+
+def failed(failure: FailureClass, message: str) -> EventEnd:
+    return EventEnd(outcome=Outcome.FAILED, reason=f"{failure}: {message}", result={"failure": failure.value})
+
+
+class EffectRunner:
+    """Carries out the effects of one life."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def start(self, event: Event) -> Awaitable[EventEnd]:
+        """Begin the effect of a dispatched event."""
+        effect = event.effect
+        work: Coroutine[Any, Any, EventEnd]
+        match effect:
+            case Deliver():
+                work = self._deliver(effect)
+            case RunHook(hook=name, owner=Owner.BENCHMARK) if name == GRADE_HOOK:
+                work = self._grade(effect)
+            case RunHook():
+                work = self._run_hook(effect)
+            case AsyncReserve():
+                work = self._async_reserve(effect)
+            case AwaitWakeup():
+                work = self._await_wakeup(effect)
+            case StartAgent():
+                work = self._start_agent(effect)
+            case ShutdownAgent():
+                work = self._shutdown_agent(effect)
+        return self._recorded(work)
+
+    async def _recorded(self, work: Coroutine[Any, Any, EventEnd]) -> EventEnd:
+        """A failure that has a class is the event's end; any other exception is a bug and ends the run."""
+        try:
+            end = await work
+        except LifeFailure as error:
+            end = failed(error.failure, error.message)
+        await self._life.refresh_world()
+        return end
+
+    async def _deliver(self, effect: Deliver) -> EventEnd:
+        session = self._life.session_of(effect.delivery.session)
+        if session is None:
+            return failed(FailureClass.SUBSTRATE, "undelivered: the session is not open")
+        state = await session.deliver(effect.delivery)
+        if state is DeliveryState.DELIVERED:
+            return EventEnd(outcome=Outcome.DONE, result={"state": state.value})
+        failure, message = session.failure or (FailureClass.SUBSTRATE, "the session is closing")
+        return EventEnd(
+            outcome=Outcome.FAILED,
+            reason=f"{state.value}: {message}",
+            result={"state": state.value, "failure": failure.value},
+        )
+
+    async def _grade(self, effect: RunHook) -> EventEnd:
+        subject = Subject.model_validate(effect.args["subject"])
+        with self._life.clock.freeze(f"grading {subject.key}"):
+            judgment = await self._life.grading.judge(subject, effect.timeout_s)
+        self._life.record_judgment(judgment)
+        return EventEnd(outcome=Outcome.DONE, result={"subject": subject.key, "passed": judgment.passed})
+
+    async def _run_hook(self, effect: RunHook) -> EventEnd:
+        reason = f"hook {effect.hook}"
+        lease = self._life.clock.flow(reason) if effect.flow else self._life.clock.freeze(reason)
+        with lease:
+            return await self._call_hook(effect, flowing=effect.flow)
+
+    async def _async_reserve(self, effect: AsyncReserve) -> EventEnd:
+        with self._life.clock.flow(f"asynchronous hook {effect.hook}"):
+            return await self._call_hook(effect, flowing=True)
+
+    async def _call_hook(self, effect: RunHook | AsyncReserve, *, flowing: bool) -> EventEnd:
+        owner = self._life.hook_owner(effect.owner)
+        boundary = FailureClass.MEMORY if effect.owner is Owner.MEMORY else FailureClass.BENCHMARK
+        sandbox = await self._life.place(effect.place) if effect.place is not Place.HOST else None
+        context = self._life.hook_context(sandbox, flowing=flowing)
+        try:
+            async with asyncio.timeout(effect.timeout_s):
+                result = await owner.hook(effect.hook, context, dict(effect.args))
+        except TimeoutError:
+            return failed(boundary, f"hook {effect.hook} took more than {effect.timeout_s:g} s")
+        except LifeFailure:
+            raise
+        except Exception as error:
+            log.exception("hook failed", hook=effect.hook, owner=effect.owner.value)
+            return failed(boundary, f"hook {effect.hook}: {type(error).__name__}: {error}")
+        return EventEnd(outcome=Outcome.DONE, result=result or {})
+
+    async def _await_wakeup(self, effect: AwaitWakeup) -> EventEnd:
+        scheduler = self._life.scheduler
+        now = int(scheduler.timeline.now)
+        if effect.until is Wakeup.ALARM:
+            if effect.alarm_ns is None or effect.alarm_ns > now + effect.sim_timeout_ns:
+                await scheduler.sleep_until(now + effect.sim_timeout_ns)
+                return EventEnd(outcome=Outcome.EXPIRED, reason="no alarm within the simulated deadline")
+            await scheduler.sleep_until(effect.alarm_ns)
+            return EventEnd(outcome=Outcome.DONE)
+        session = self._life.session_of(effect.session)
+        if session is None:
+            return failed(FailureClass.SUBSTRATE, f"session {effect.session} is not open")
+        awake = session.alive.wait() if effect.until is Wakeup.ALIVE else session.settled.wait()
+        tasks = {
+            asyncio.ensure_future(awake),
+            asyncio.ensure_future(scheduler.sleep_until(now + effect.sim_timeout_ns)),
+        }
+        try:
+            done, _ = await asyncio.wait(
+                tasks, timeout=effect.real_timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if session.failure is not None:
+            return await self._life.session_failed(session)
+        if not (session.alive if effect.until is Wakeup.ALIVE else session.settled).is_set():
+            deadline = "simulated" if done else "real"
+            session.fail(FailureClass.TIMEOUT, f"not {effect.until} within the {deadline} deadline")
+            if effect.until is Wakeup.ALIVE:
+                await self._life.session_failed(session)
+            return EventEnd(outcome=Outcome.EXPIRED, reason=f"not {effect.until} in time ({deadline})")
+        return EventEnd(outcome=Outcome.DONE)
+
+    async def _start_agent(self, effect: StartAgent) -> EventEnd:
+        with self._life.clock.freeze(f"start of session {effect.session.id}"):
+            await self._life.open_session(effect.session)
+        return EventEnd(outcome=Outcome.DONE)
+
+    async def _shutdown_agent(self, effect: ShutdownAgent) -> EventEnd:
+        record = await self._life.close_session(effect.session)
+        if record is None:
+            return EventEnd(outcome=Outcome.CANCELLED, reason="the session never opened")
+        return EventEnd(outcome=Outcome.DONE, result={"after": record.after.model_dump(mode="json")})
