@@ -71,6 +71,8 @@ class HybridClock:
         self._motion = Motion.IDLE
         self.on_change: list[Callable[[str, int], None]] = []
         """Called after each change with `flow`, `frozen`, `idle` or `jump`, and the instant."""
+        self.before_stop: list[Callable[[], None]] = []
+        """Called before flowing time comes to a stop: whoever can read it must stand still first."""
         self.jumped_ns = 0
         """Simulated time passed by jumps."""
         self.frozen_real_ns = 0
@@ -192,6 +194,9 @@ class HybridClock:
             motion = Motion.IDLE
         if motion is self._motion:
             return
+        if self._motion is Motion.FLOW:
+            for stop in self.before_stop:
+                stop()
         mono, now = self._monotonic_ns(), self.now()
         if motion is Motion.FROZEN:
             self._frozen_since = mono

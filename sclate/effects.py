@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from sclate.errors import FailureClass, LifeFailure
+from sclate.scheduler import Parking
 from sclate_adapters.effects import (
     AsyncReserve,
     AwaitWakeup,
@@ -27,6 +28,7 @@ from sclate_adapters.sources.grading import GRADE_HOOK
 
 if TYPE_CHECKING:
     from sclate.life import Life
+    from sclate.session import LiveSession
 
 log = structlog.get_logger()
 
@@ -131,28 +133,30 @@ class EffectRunner:
         session = self._life.session_of(effect.session)
         if session is None:
             return failed(FailureClass.SUBSTRATE, f"session {effect.session} is not open")
-        awake = session.alive.wait() if effect.until is Wakeup.ALIVE else session.settled.wait()
-        tasks = {
-            asyncio.ensure_future(awake),
-            asyncio.ensure_future(scheduler.sleep_until(now + effect.sim_timeout_ns)),
-        }
-        try:
-            done, _ = await asyncio.wait(
-                tasks, timeout=effect.real_timeout_s, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        reached = session.alive if effect.until is Wakeup.ALIVE else session.settled
+        if not reached:
+            await self._await_session(session, effect, now)
         if session.failure is not None:
-            return await self._life.session_failed(session)
-        if not (session.alive if effect.until is Wakeup.ALIVE else session.settled).is_set():
-            deadline = "simulated" if done else "real"
-            session.fail(FailureClass.TIMEOUT, f"not {effect.until} within the {deadline} deadline")
-            if effect.until is Wakeup.ALIVE:
-                await self._life.session_failed(session)
-            return EventEnd(outcome=Outcome.EXPIRED, reason=f"not {effect.until} in time ({deadline})")
+            self._life.session_failed(session)
+            return failed(*session.failure)
+        if not (session.alive if effect.until is Wakeup.ALIVE else session.settled):
+            message = f"session {effect.session} is not {effect.until} in time"
+            session.fail(FailureClass.TIMEOUT, message)
+            self._life.session_failed(session)
+            return EventEnd(outcome=Outcome.EXPIRED, reason=message)
         return EventEnd(outcome=Outcome.DONE)
+
+    async def _await_session(self, session: LiveSession, effect: AwaitWakeup, now: int) -> None:
+        """Park until the session says so or one of the deadlines passes."""
+        parking = Parking(self._life.scheduler)
+        (session.on_alive if effect.until is Wakeup.ALIVE else session.on_settled).append(parking.wake)
+        sim = self._life.scheduler.call_at(now + effect.sim_timeout_ns, parking.wake)
+        real = asyncio.get_running_loop().call_later(effect.real_timeout_s, parking.wake)
+        try:
+            await parking.wait()
+        finally:
+            sim.cancelled = True
+            real.cancel()
 
     async def _start_agent(self, effect: StartAgent) -> EventEnd:
         with self._life.clock.freeze(f"start of session {effect.session.id}"):

@@ -60,9 +60,7 @@ class EngineHookContext(HookContext):
         if self._sandbox is None:
             raise RuntimeError("a hook on the host runs no commands; declare place=sandbox or grader")
         return command_result(
-            await self._sandbox.run(
-                list(argv), user="agent", cwd=self.workspace.workdir, timeout_s=timeout_s
-            )
+            await self._sandbox.run(list(argv), user="agent", cwd=self.workspace.workdir, timeout_s=timeout_s)
         )
 
     async def elapse(self, sim_ns: int) -> None:

@@ -18,7 +18,7 @@ import simpy
 from sclate.clock import HybridClock, Motion
 from sclate.context import Board, Entry, Registered
 from sclate.errors import InvariantError, StalledError
-from sclate.timeline import MAX_DELTA, Dispatch, Timeline
+from sclate.timeline import MAX_DELTA, Arrival, Dispatch, Timeline
 from sclate_adapters.effects import Effect, RunHook, ShutdownAgent, StartAgent
 from sclate_adapters.events import Event, EventEnd, EventSource, Origin, Outcome, Phase, Topic
 
@@ -57,6 +57,34 @@ def holds_the_timeline(effect: Effect) -> bool:
     return isinstance(effect, StartAgent | ShutdownAgent)
 
 
+class Parking:
+    """A wait of an effect during which time may jump: for an instant, or for the agent.
+
+    `wake` counts the effect as working again at once, not when its coroutine gets its turn; so time cannot
+    jump in between.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def wake(self, value: Any = None) -> None:
+        """End the wait; a second call does nothing."""
+        if not self._future.done():
+            self._scheduler._working += 1
+            self._future.set_result(value)
+
+    async def wait(self) -> Any:
+        self._scheduler._working -= 1
+        self._scheduler._arrived.set()
+        try:
+            return await self._future
+        except asyncio.CancelledError:
+            if self._future.cancelled():
+                self._scheduler._working += 1
+            raise
+
+
 class Scheduler:
     """One life's scheduler.
 
@@ -91,11 +119,12 @@ class Scheduler:
         self._entries: dict[str, Entry] = {}
         self._waiting_sources = 0
         self._busy = 0  # events between dispatch and end, ambient ones included
+        self._working = 0  # effects that run and are not parked: time does not jump meanwhile
         self._lasting = 0  # events on the timeline that keep the life going
         self._holding: Event | None = None
         self._at: tuple[int, int, tuple[int, int, int]] | None = None  # instant, delta, key of the last
-        self._started = False  # an effect was started since the event loop last ran
         self._arrived = asyncio.Event()
+        clock.on_change.append(lambda *_: self._arrived.set())
         self._stop_reason: str | None = None
 
     # --- sources ----------------------------------------------------------------------------------------
@@ -217,12 +246,17 @@ class Scheduler:
         if isinstance(end, EventEnd):
             self._effect_ended(entry, end)
         else:
-            self._started = True
+            self._working += 1
             entry.task = self._group.create_task(self._await_effect(entry, end), name=event.id)
 
     async def _await_effect(self, entry: Entry, pending: Awaitable[EventEnd]) -> None:
         end = await pending
-        self.arrive(lambda: self._effect_ended(entry, end))
+
+        def ended() -> None:
+            self._working -= 1
+            self._effect_ended(entry, end)
+
+        self.arrive(ended)
 
     def _effect_ended(self, entry: Entry, end: EventEnd) -> None:
         self._busy -= 1
@@ -257,14 +291,19 @@ class Scheduler:
 
     async def sleep_until(self, due_ns: int) -> None:
         """Return at a simulated instant; cancelling the wait takes it off the timeline."""
-        due = asyncio.get_running_loop().create_future()
-        alarm = self.timeline.arrive(due_ns)
-        alarm.callbacks.append(lambda _: due.done() or due.set_result(None))
-        self._arrived.set()
+        parking = Parking(self)
+        alarm = self.call_at(due_ns, parking.wake)
         try:
-            await due
+            await parking.wait()
         finally:
             alarm.cancelled = True
+
+    def call_at(self, due_ns: int, callback: Callable[[], None]) -> Arrival:
+        """Call back at a simulated instant; set `cancelled` on what is returned to call it off."""
+        alarm = self.timeline.arrive(due_ns)
+        alarm.callbacks.append(lambda _: callback())
+        self._arrived.set()
+        return alarm
 
     def background(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task that ends with the run; its exception is the run's."""
@@ -287,6 +326,7 @@ class Scheduler:
         try:
             async with asyncio.TaskGroup() as self._group:
                 await self._loop()
+                await asyncio.sleep(0)  # an effect that was only just started must begin, to be cancelled
                 self._finish()
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group
@@ -298,11 +338,9 @@ class Scheduler:
             if head is not None and self._due(*head):
                 self.timeline.step()
                 steps += 1
-                if self._started or steps % YIELD_EVERY == 0:
-                    # An effect takes its lease in its first step: let it, before time may jump.
-                    self._started = False
+                if steps % YIELD_EVERY == 0:
                     await asyncio.sleep(0)
-            elif head is not None and self.clock.motion is Motion.IDLE and not self._holding:
+            elif head is not None and self.clock.motion is Motion.IDLE and not self._working:
                 self.clock.jump(head[0])
             else:
                 await self._wait(head)

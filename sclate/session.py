@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from sclate.clock import HybridClock, Lease, Motion
-from sclate.scheduler import Scheduler
+from sclate.scheduler import Parking, Scheduler
 from sclate_adapters.agent import AgentChannel
 from sclate_adapters.effects import SessionPlan
 from sclate_adapters.errors import FailureClass
@@ -82,10 +82,11 @@ class LiveSession:
         self.plan = plan
         self.channel = channel
         self.process: HarnessProcess | None = None
-        self.alive = asyncio.Event()
-        self.settled = asyncio.Event()
-        """Set while no turn is in progress and nothing waits to be consumed."""
-        self.settled.set()
+        self.alive = False
+        self.settled = True
+        """No turn is in progress and nothing waits to be consumed."""
+        self.on_alive: list[Callable[[], None]] = []
+        self.on_settled: list[Callable[[], None]] = []
         self.turns = 0
         self.failure: tuple[FailureClass, str] | None = None
         self.stopping = False
@@ -98,7 +99,7 @@ class LiveSession:
         self._calls_before = 0
         self._flow: Lease | None = None
         self._turn: _Turn | None = None
-        self._unconsumed: dict[str, tuple[Delivery, asyncio.Future[DeliveryState]]] = {}
+        self._unconsumed: dict[str, tuple[Delivery, Parking]] = {}
         self._background: set[str] = set()
         self._idle = False
         self._deadline: asyncio.TimerHandle | None = None
@@ -124,20 +125,22 @@ class LiveSession:
 
     async def deliver(self, delivery: Delivery) -> DeliveryState:
         """Write a delivery to the harness; returns once it was consumed, or never will be."""
-        if self.failure or self.stopping or self.process is None or not self.alive.is_set():
+        if self.failure or self.stopping or self.process is None or not self.alive:
             self._discharge(delivery, DeliveryState.UNDELIVERED)
             return DeliveryState.UNDELIVERED
         self.hold_time(f"turn {delivery.turn or delivery.id}")
         self._idle = False
-        self.settled.clear()
+        self.settled = False
         self._watch_deadline()
-        consumed: asyncio.Future[DeliveryState] = asyncio.get_running_loop().create_future()
+        consumed = Parking(self._scheduler)
         self._unconsumed[delivery.id] = (delivery, consumed)
         try:
             await self.process.write(self.channel.encode(delivery))
-        except (OSError, ConnectionError) as error:
-            self._scheduler.arrive(lambda: self.fail(FailureClass.AGENT, f"harness takes no input: {error}"))
-        return await consumed
+        except OSError as error:
+            message = f"harness takes no input: {error}"
+            self._scheduler.arrive(lambda: self.fail(FailureClass.AGENT, message))
+        state: DeliveryState = await consumed.wait()
+        return state
 
     # --- out --------------------------------------------------------------------------------------------
 
@@ -162,8 +165,8 @@ class LiveSession:
         self._log.signal(self.plan.id, signal)
         board = self._scheduler.board
         if isinstance(signal, Alive):
-            if not self.alive.is_set():
-                self.alive.set()
+            if not self.alive:
+                self._now_alive()
                 self.let_time_go()
                 board.publish(Topic.SESSION_OPEN, self.plan.id, self.plan)
         elif isinstance(signal, TurnStarted):
@@ -192,7 +195,7 @@ class LiveSession:
         """The turn in progress, begun now if there is none. One that nobody sent is a turn too."""
         if self._turn is None:
             self.hold_time(f"turn ({trigger})")
-            self.settled.clear()
+            self.settled = False
             self._watch_deadline()
             self._idle = False
             self._calls_before = self._calls()
@@ -209,8 +212,7 @@ class LiveSession:
             self._scheduler.board.publish(
                 Topic.TURN_STARTED, delivery.turn, int(self._scheduler.timeline.now)
             )
-        if not consumed.done():
-            consumed.set_result(DeliveryState.DELIVERED)
+        consumed.wake(DeliveryState.DELIVERED)
 
     def _maybe_settle(self) -> None:
         quiet = self._idle and not self._unconsumed and not self._background and not self._in_flight()
@@ -241,11 +243,23 @@ class LiveSession:
             failure_message=turn.message,
         )
         self._stop_deadline()
-        self.settled.set()
         self._log.turn(record)
         for key in dict.fromkeys([record.key, *keys]):
             self._scheduler.board.publish(Topic.TURN_SETTLED, key, record.model_copy(update={"key": key}))
+        self._now_settled()
         self.let_time_go()
+
+    def _now_alive(self) -> None:
+        self.alive = True
+        callbacks, self.on_alive = self.on_alive, []
+        for callback in callbacks:
+            callback()
+
+    def _now_settled(self) -> None:
+        self.settled = True
+        callbacks, self.on_settled = self.on_settled, []
+        for callback in callbacks:
+            callback()
 
     # --- failure ----------------------------------------------------------------------------------------
 
@@ -263,10 +277,9 @@ class LiveSession:
             self._settle(turn)
         for delivery, consumed in waiting.values():
             self._discharge(delivery, DeliveryState.UNCERTAIN)
-            if not consumed.done():
-                consumed.set_result(DeliveryState.UNCERTAIN)
-        self.alive.set()
-        self.settled.set()
+            consumed.wake(DeliveryState.UNCERTAIN)
+        self._now_alive()
+        self._now_settled()
         self._stop_deadline()
         self.let_time_go()
 

@@ -1,0 +1,77 @@
+"""How a copy is to be kept before a file is changed: the copy's name, from examples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sclate_benchmarks.apprentice.rules.evidence import Statement, majority
+
+_ABOUT = re.compile(
+    r"\bback(?:ed)?[ -]?(?:it |them )?up\b|\bbackup|\bcop(?:y|ied)\b"
+    r"|\bbefore (?:\w+ ){0,3}?(?:modif|updat|chang|edit|fix|refactor)",
+    re.I,
+)
+_PATH = re.compile(r"(?<![\w/.])(?:[\w.-]+/)*(?:<[\w ]+>|[\w-]+)(?:[\w./~-]|<[\w ]+>)*")
+_SUFFIX = re.compile(r"(?<![\w)>])\.[A-Za-z]\w*(?![\w.(])")
+
+
+@dataclass(frozen=True)
+class BackupStyle:
+    """`template` is the copy's path beside the original, with {name}, or {stem} and {ext}."""
+
+    template: str
+
+    def path(self, original: str) -> str:
+        """Where the copy of `original` goes."""
+        folder, slash, name = original.rpartition("/")
+        stem, dot, ext = name.rpartition(".")
+        if not dot:
+            stem, ext = name, ""
+        made = self.template.replace("{name}", name).replace("{stem}", stem).replace("{ext}", f".{ext}" if ext else "")
+        return f"{folder}{slash}{made}"
+
+
+def _votes(said: Sequence[Statement]) -> Iterator[tuple[BackupStyle, float]]:
+    for s in said:
+        if not _ABOUT.search(s.text) or not s.obliges:
+            continue
+        paths = [m[0].rstrip(".,:") for m in _PATH.finditer(s.text)]
+        named = [p for p in paths if "." in p or "~" in p]
+        found = [t for p in named for q in named if (t := _relation(p, q))]
+        for template in found or [t for p in named if (t := _doubled(p))]:
+            yield BackupStyle(template), 3.0
+        for m in _SUFFIX.finditer(s.text):
+            yield BackupStyle("{name}" + m[0].rstrip(".")), 1.0
+
+
+def _relation(original: str, copy: str) -> str | None:
+    """The template by which `copy` is named after `original`."""
+    if original == copy:
+        return None
+    folder, _, name = original.rpartition("/")
+    beside = copy[len(folder) + 1 :] if folder and copy.startswith(folder + "/") else copy
+    if "." not in name or name.startswith("<"):
+        return None
+    stem, _, ext = name.rpartition(".")
+    if name in beside and beside != name:
+        return beside.replace(name, "{name}")
+    if beside.startswith(stem) and beside.endswith("." + ext) and beside != name:
+        return "{stem}" + beside[len(stem) : -len(ext) - 1] + "{ext}"
+    return None
+
+
+def _doubled(copy: str) -> str | None:
+    """The template shown by a copy's name alone: a placeholder, or a second extension."""
+    name = copy.rpartition("/")[2]
+    if m := re.fullmatch(r"(.*)<[\w ]+>(.*)", name):
+        return f"{m[1]}{{name}}{m[2]}" if m[1] or m[2] else None
+    if m := re.fullmatch(r"[\w-]+\.[a-z]{1,5}([.~][A-Za-z]*\w?)", name):
+        return "{name}" + m[1]
+    return None
+
+
+def learn_backup(said: Sequence[Statement]) -> BackupStyle | None:
+    """The style of copies that the statements ask for."""
+    return majority(_votes(said))
