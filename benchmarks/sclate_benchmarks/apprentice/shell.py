@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
@@ -10,8 +11,12 @@ from typing import Any
 from sclate_adapters.models import ModelRequest, Part, ToolCallPart, ToolSpec
 
 MARK = "@@@"
+WRITTEN = "echo ok"
+"""The last line of every script that makes or changes files: by it a later step knows that this is done."""
 _SECTION = re.compile(rf"^{MARK} ([^\n]+)\n", re.M)
 _SHELLS = ("bash", "shell", "exec", "exec_command", "shell_command", "run_command", "terminal")
+_READERS = ("read", "read_file")
+_WRITERS = ("write", "write_file")
 _MAX_FILE = 40_000
 
 
@@ -35,6 +40,21 @@ def sections(text: str) -> dict[str, str]:
     return {path: body.removesuffix("\n") for path, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
+def read_and_written(calls: Sequence[ToolCallPart], results: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """What a turn's calls have read, by path, and whether they wrote; `results` by call id."""
+    seen: dict[str, str] = {}
+    wrote = False
+    for call in calls:
+        name, text = call.name.lower(), results.get(call.id, "")
+        if name in _SHELLS:
+            seen |= sections(text)
+            wrote = wrote or any(WRITTEN in (v if isinstance(v, str) else " ".join(map(str, v))) for v in call.input.values() if isinstance(v, str | list))
+        elif name in _READERS and call.id in results:
+            seen[str(call.input.get("path", call.input.get("file_path", "")))] = text
+        wrote = wrote or name in _WRITERS
+    return seen, wrote
+
+
 def render(work: Work, request: ModelRequest, seen: dict[str, str], work_dir: str | None) -> tuple[Part, ...]:
     """The tool calls that do `work`: one script where there is a shell, single reads and writes otherwise.
 
@@ -42,7 +62,7 @@ def render(work: Work, request: ModelRequest, seen: dict[str, str], work_dir: st
     """
     if tool := _find(request.tools, *_SHELLS):
         return (_call(request, 0, tool, _command(tool, script(work, work_dir))),)
-    read, write = _find(request.tools, "read", "read_file"), _find(request.tools, "write", "write_file")
+    read, write = _find(request.tools, *_READERS), _find(request.tools, *_WRITERS)
     calls: list[Part] = []
     if read:
         for path in work.reads:
@@ -73,10 +93,7 @@ def script(work: Work, work_dir: str | None) -> str:
         lines.append(f"{_parent(path)}{_heredoc(path, content, '>')}")
     for path, content in work.appends:
         lines.append(f"{_parent(path)}{_heredoc(path, content, '>>')}")
-    if work.writes or work.appends:
-        lines.append("echo ok")
-    else:
-        lines.append("true")
+    lines.append(WRITTEN if work.writes else "true")
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 
-from sclate_adapters.models import Message, ModelRequest, ToolResultPart
+from sclate_adapters.models import Message, ModelRequest, ToolCallPart, ToolResultPart
 from sclate_benchmarks.apprentice import shell
 from sclate_benchmarks.apprentice.moment import Moment, find_clock, find_day
 
@@ -71,9 +71,26 @@ class View:
         return tuple(f for f in earlier if f)
 
     @cached_property
-    def results(self) -> tuple[str, ...]:
-        """Tool results since the current message, oldest first."""
-        return tuple(_results(self.request.messages[self._turn_start + 1 :]))
+    def calls(self) -> tuple[ToolCallPart, ...]:
+        """Tool calls since the current message, oldest first."""
+        later = self.request.messages[self._turn_start + 1 :]
+        return tuple(p for m in later for p in m.parts if isinstance(p, ToolCallPart))
+
+    @cached_property
+    def _done(self) -> tuple[dict[str, str], bool]:
+        later = self.request.messages[self._turn_start + 1 :]
+        results = {p.call_id: "" if p.is_error and not p.text else p.text for m in later for p in m.parts if isinstance(p, ToolResultPart)}
+        return shell.read_and_written(self.calls, results)
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """Files (and listings, ending in `/`) read since the current message."""
+        return self._done[0]
+
+    @property
+    def wrote(self) -> bool:
+        """Whether the deliverables of the current message have been written."""
+        return self._done[1]
 
     @cached_property
     def memory_dir(self) -> str | None:

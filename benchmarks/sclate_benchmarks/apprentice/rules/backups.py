@@ -51,7 +51,10 @@ def _relation(original: str, copy: str) -> str | None:
     if original == copy:
         return None
     folder, _, name = original.rpartition("/")
-    beside = copy[len(folder) + 1 :] if folder and copy.startswith(folder + "/") else copy
+    if folder:
+        beside = copy.removeprefix(folder + "/")
+    else:
+        beside = copy.rpartition("/")[2]
     if "." not in name or name.startswith("<"):
         return None
     stem, _, ext = name.rpartition(".")

@@ -19,7 +19,7 @@ OBLIGES = re.compile(
     re.I,
 )
 _DENIES = re.compile(r"(?:\bnot\b|\binstead of\b|\brather than\b|\bavoid\b|\bnever\b|n't\b)[^.;,]{0,18}$", re.I)
-_DENIED_AFTER = re.compile(r"^[`\"')]*\s*,?\s*(?:\(?[^)]{0,20}\)?\s*)?(?:violat|is wrong|is incorrect|is not|has date at)", re.I)
+_DENIED_AFTER = re.compile(r"^[`\"')]*\s*,?\s*(?:\(?[^)]{0,20}\)?\s*)?(?:violat|is wrong|is incorrect|is not\b)", re.I)
 
 
 @dataclass(frozen=True)

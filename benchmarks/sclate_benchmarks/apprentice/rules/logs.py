@@ -17,18 +17,18 @@ _WHERE = re.compile(
     rf"|{_FILE}\s+(?:entry|entries|line)",
     re.I,
 )
-_SEPARATOR = re.compile(r"\s+([^\w\s<>\[\](){}\"'`]{1,3})\s+")
+_SEPARATOR = re.compile(r"\s+([^\w\s\0<>\[\](){}\"'`]{1,3})\s+")
 _LIMIT = re.compile(r"(\d{2,3})[ -]char", re.I)
 
 
 @dataclass(frozen=True)
 class LogStyle:
-    """`layout` has {time}, {task} and {summary}; `own_time` is the style shown in its example."""
+    """`layout` has {time}, {task} and {summary}; `own_time` is its example's; `limit` the summary's length."""
 
     file: str
     layout: str
     own_time: TimeStyle
-    limit: int = 80
+    limit: int = 60
 
     def line(self, moment: Moment, style: TimeStyle | None, task: str, summary: str) -> str:
         """One entry."""
@@ -97,4 +97,4 @@ def learn_log(said: Sequence[Statement]) -> LogStyle | None:
     if made is None or file is None:
         return None
     limit = majority((int(m[1]), 1.0) for s in said for m in _LIMIT.finditer(s.text))
-    return LogStyle(file, made[0], made[1], limit or 80)
+    return LogStyle(file, made[0], made[1], limit or 60)

@@ -15,7 +15,7 @@ _DAY = (
     r"|(?P<d2>\d{2}|DD)(?P<s3>[-/._])(?P<m2>\d{2}|MM)(?P<s4>[-/._])(?P<y2>\d{4}|YYYY))"
 )
 _CLOCK = (
-    r"(?:<[^<>\n]*>|(?P<h>\d{2}|HH|hh)(?P<s5>[:.h]?)(?P<mi>\d{2}|MM|mm)(?:(?P<s6>[:.]?)(?P<s>\d{2}|SS|ss))?(?P<f>[.,]\d+)?)"
+    r"(?:<[^<>\n]*(?:[Tt]ime|[Cc]lock|[Hh]our|[Hh][Hh]|iso|ISO)[^<>\n]*>|(?P<h>\d{2}|HH|hh)(?P<s5>[:.h]?)(?P<mi>\d{2}|MM|mm)(?:(?P<s6>[:.]?)(?P<s>\d{2}|SS|ss))?(?P<f>[.,]\d+)?)"
 )
 INSTANT = re.compile(rf"(?<![\w/.-]){_DAY}(?P<sep>T|t| |_|, | at )(?P<clock>{_CLOCK})(?P<zone>{_ZONE})?(?![\w])")
 

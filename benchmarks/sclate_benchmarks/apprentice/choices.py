@@ -1,0 +1,121 @@
+"""Multiple choice: options are judged against the rules in view; where they say nothing, by how they are put."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sclate_benchmarks.apprentice.fields import sentences
+from sclate_benchmarks.apprentice.moment import Moment, find_day
+from sclate_benchmarks.apprentice.rules import Rules
+from sclate_benchmarks.apprentice.rules.metadata import read_pairs
+
+_OPTION = re.compile(r"^(?:Group )?([A-H])[.):](?:[ \t]+|\n)(.*?)(?=^(?:Group )?[A-H][.):][ \t\n]|\n\n(?!\"\"\"|---|[A-Z]\w+ = )(?=[^\n]*bbox)|\Z)", re.M | re.S)
+_BOX = re.compile(r"\\b(?:box|oxed)\b")
+_FAULT = re.compile(r"\b(?:need\w* (?:to be )?(?:corrected|correction|converted|modified|renam\w+|fixed|changed)|violat\w+|non-?compliant|incorrect)\b", re.I)
+_FILE = re.compile(r"(?<![\w/.])[\w-]+\.(?:json|md|py|csv|txt|log)\b")
+_TIMED = re.compile(r"(?<!\w)[\"']?[\w.]*?(?:_at|_time|_date|_start|_end|_by|date|deadline|timestamp|_sync|_updated|reviewed|DEADLINE|DATE|CUTOFF|TIME)[\"']?\s*[:=]\s*[\"']?([^\"'\n,}]+)")
+_CONVERTED = re.compile(r"(?:→|->)\s*[\"']?([^\"'\n(]+?)[\"']?\s*(?:\(|$)")
+_LAX = re.compile(
+    r"\b(?:not (?:required|needed|necessary)|no need|optional|acceptable|interchangeabl\w+|can be (?:omitted|left|used|placed|nested|stored|any)"
+    r"|skip\w*|only\b.*\bneeds?|only needed|exempt|don'?t need|doesn'?t need|does not need|is sufficient|as long as|regardless of|overwrite the file with"
+    r"|removed|deleted|reset|before starting|at the end of the entire|after the fact|missing|forgot|without backup|no \w+ entry|leave|never)\b",
+    re.I,
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A question with lettered options."""
+
+    stem: str
+    options: dict[str, str]
+
+
+def parse_choice(question: str) -> Choice | None:
+    """The options of a question that asks for a boxed answer; None for any other question."""
+    if not _BOX.search(question):
+        return None
+    options = {m[1]: m[2].strip() for m in _OPTION.finditer(question)}
+    first = _OPTION.search(question)
+    return Choice(question[: first.start()] if first else question, options) if len(options) > 1 else None
+
+
+def answer(question: str, rules: Rules, now: Moment) -> str | None:
+    """The boxed answer, or None where the question is not a choice."""
+    choice = parse_choice(question)
+    if choice is None:
+        return None
+    ask = " ".join(s for s in sentences(choice.stem) if "?" in s or re.search(r"\bwhich\b|\bselect\b", s, re.I)) or choice.stem
+    wants_faults = bool(_FAULT.search(ask)) and not re.search(r"\bneed correction\?.*correct ones", ask)
+    verdicts = {letter: judge(text, rules, now) for letter, text in choice.options.items()}
+    picked = []
+    for letter, text in choice.options.items():
+        good = verdicts[letter]
+        if good is None:
+            good = not _LAX.search(text) if not wants_faults else bool(_LAX.search(text))
+            if good:
+                picked.append(letter)
+        elif good != wants_faults:
+            picked.append(letter)
+    return "\\bbox{" + ",".join(picked or list(choice.options)[:1]) + "}"
+
+
+def judge(text: str, rules: Rules, now: Moment) -> bool | None:
+    """Whether what an option shows keeps the rules; None where it shows nothing that they speak of."""
+    found: list[bool] = []
+    found += _times(text, rules)
+    found += _files(text, rules, now)
+    found += _header(text, rules)
+    found += _log(text, rules)
+    return all(found) if found else None
+
+
+def _times(text: str, rules: Rules) -> list[bool]:
+    style = rules.time
+    if style is None:
+        return []
+    out = []
+    if m := _CONVERTED.search(text):
+        return [style.matches(m[1])]
+    for m in _TIMED.finditer(text):
+        shown = m[1].strip().rstrip(".")
+        first = shown.split(" ")[0]
+        out.append(style.matches(shown) or style.matches(first))
+    bare = re.sub(r"\s*\([^)]*\)", "", text).strip("\"' ")
+    if not out and len(bare) < 40 and re.match(r"[\"']?\d{2,4}[-/]|[\"']?\d{8}T", bare):
+        out.append(style.matches(bare))
+    return out
+
+
+def _files(text: str, rules: Rules, now: Moment) -> list[bool]:
+    if rules.name is None:
+        return []
+    names = [m[0] for m in _FILE.finditer(text) if not (rules.log and m[0] == rules.log.file)]
+    if not names or re.search(r"\bexist|\bmodif|\bupdat|\bappend|\bback", text, re.I):
+        return []
+    today = now.day if find_day(now.plain(), now.day) else None
+    return [rules.name.matches(n, today if n.find(str(now.day.year)) >= 0 else None) for n in names]
+
+
+def _header(text: str, rules: Rules) -> list[bool]:
+    style = rules.header
+    if style is None:
+        return []
+    pairs = read_pairs(text)
+    pairs |= dict(re.findall(r"[\"'](\w+)[\"']\s*:\s*[\"']([^\"']*)[\"']", text))
+    shown = [n for n in style.facts if n in pairs]
+    if len(shown) < 2:
+        return []
+    labels = [f.label for f in style.forms.values()]
+    wrapped = re.match(r"\{\"(\w+)\":", text)
+    return [not style.missing(pairs), wrapped is None or wrapped[1] in labels or f'"{labels[0]}":' in text]
+
+
+def _log(text: str, rules: Rules) -> list[bool]:
+    if rules.log is None:
+        return []
+    mark = rules.log.layout.partition("{time}")[0].strip()
+    found = re.search(r"\"([^\"]+ \S+ [^\"]+)\"\s*$", text)
+    line = found[1] if found else text.split("\n")[0]
+    return [rules.log.matches(line, rules.time)] if mark.strip("[]").lower() in line[: len(mark) + 2].lower() and mark else []

@@ -1,0 +1,193 @@
+"""Saves and restores trees inside the sandbox, as the user who owns them, on the real clock.
+
+    statetool.py save --max-bytes N --max-files N PATH...      tar to stdout
+    statetool.py restore --max-bytes N --max-files N [--wipe PATH]...   tar from stdin
+
+The tar is deterministic: the same tree gives the same bytes, and restoring keeps what a tree is made of
+(names, modes, contents, links, modification times to the ns), so that saving again gives the same digest.
+Members are absolute paths without the leading slash. A restore never writes outside of the given roots: it
+refuses members that are not plain files, folders or links, and it never follows a link on the way.
+
+Exit codes: 0 done, 3 refused (the reason and the member's name on stderr).
+"""
+
+import argparse
+import os
+import shutil
+import stat
+import sys
+import tarfile
+
+REFUSED = 3
+
+
+class RefusedError(Exception):
+    pass
+
+
+class Budget:
+    """Bytes and members, counted while reading and writing."""
+
+    def __init__(self, max_bytes, max_files):
+        self.bytes, self.files = max_bytes, max_files
+
+    def take(self, name, size):
+        self.files -= 1
+        self.bytes -= size
+        if self.files < 0:
+            raise RefusedError(f"too many files at {name!r}")
+        if self.bytes < 0:
+            raise RefusedError(f"too many bytes at {name!r}")
+
+
+def member(path, status):
+    """The header of one entry: owner left out, times in ns as a pax record."""
+    info = tarfile.TarInfo(path.lstrip("/"))
+    info.mode = stat.S_IMODE(status.st_mode)
+    seconds, ns = divmod(status.st_mtime_ns, 1_000_000_000)
+    info.mtime = seconds
+    info.pax_headers = {"SCLATE.mtime_ns": str(status.st_mtime_ns)} if ns else {}
+    return info
+
+
+def walk(path):
+    """`path` and all below it, in sorted order, links not followed."""
+    yield path
+    if stat.S_ISDIR(os.lstat(path).st_mode):
+        for name in sorted(os.listdir(path)):
+            yield from walk(os.path.join(path, name))
+
+
+def save(paths, budget, out):
+    links = {}
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        for root in sorted(set(paths)):
+            if not os.path.lexists(root):
+                continue
+            for path in walk(root):
+                status = os.lstat(path)
+                info = member(path, status)
+                if stat.S_ISDIR(status.st_mode):
+                    info.type = tarfile.DIRTYPE
+                elif stat.S_ISLNK(status.st_mode):
+                    info.type, info.linkname = tarfile.SYMTYPE, os.readlink(path)
+                elif stat.S_ISREG(status.st_mode):
+                    first = links.setdefault((status.st_dev, status.st_ino), path)
+                    if first != path:
+                        info.type, info.linkname = tarfile.LNKTYPE, first.lstrip("/")
+                    else:
+                        info.size = status.st_size
+                else:
+                    raise RefusedError(f"not a file, folder or link: {path!r}")
+                budget.take(path, info.size)
+                if info.isreg():
+                    with open(path, "rb", opener=no_follow) as data:
+                        tar.addfile(info, data)
+                else:
+                    tar.addfile(info)
+
+
+def no_follow(path, flags):
+    return os.open(path, flags | os.O_NOFOLLOW)
+
+
+def checked_parent(name, roots):
+    """The absolute path of a member; its parents are real folders inside a root, never links."""
+    path = "/" + name.rstrip("/")
+    parts = path.split("/")[1:]
+    if any(part in ("", ".", "..") for part in parts):
+        raise RefusedError(f"bad name {name!r}")
+    if not any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots):
+        raise RefusedError(f"outside of the saved folders: {name!r}")
+    at = ""
+    for part in parts[:-1]:
+        at += "/" + part
+        try:
+            mode = os.lstat(at).st_mode
+        except FileNotFoundError:
+            os.mkdir(at)
+            continue
+        if stat.S_ISLNK(mode) and any(at == root or at.startswith(root.rstrip("/") + "/") for root in roots):
+            raise RefusedError(f"below a link: {name!r}")
+        if not stat.S_ISDIR(os.stat(at).st_mode):
+            raise RefusedError(f"below a file: {name!r}")
+    return path
+
+
+def restore(roots, wipe, budget, source):
+    for root in wipe:
+        for entry in os.scandir(root) if os.path.isdir(root) else ():
+            if entry.is_dir(follow_symlinks=False):
+                make_removable(entry.path)
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+    folders = []
+    with tarfile.open(fileobj=source, mode="r|") as tar:
+        for info in tar:
+            budget.take(info.name, info.size)
+            path = checked_parent(info.name, roots)
+            times = int(info.pax_headers.get("SCLATE.mtime_ns", int(info.mtime) * 1_000_000_000))
+            if info.isdir():
+                if not os.path.isdir(path) or os.path.islink(path):
+                    os.mkdir(path)
+                folders.append((path, info.mode, times))
+                continue
+            if os.path.lexists(path):
+                os.unlink(path)
+            if info.issym():
+                os.symlink(info.linkname, path)
+                os.utime(path, ns=(times, times), follow_symlinks=False)
+            elif info.islnk():
+                target = checked_parent(info.linkname, roots)
+                if not stat.S_ISREG(os.lstat(target).st_mode):
+                    raise RefusedError(f"hard link to what is not a file: {info.name!r}")
+                os.link(target, path, follow_symlinks=False)
+            elif info.isreg():
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                with open(os.open(path, flags, 0o600), "wb") as out:
+                    shutil.copyfileobj(tar.extractfile(info), out)
+                    os.fchmod(out.fileno(), info.mode)
+                os.utime(path, ns=(times, times))
+            else:
+                raise RefusedError(f"not a file, folder or link: {info.name!r}")
+    for path, mode, times in reversed(folders):
+        try:
+            os.chmod(path, mode)
+            os.utime(path, ns=(times, times))
+        except PermissionError:
+            pass  # a mount point that belongs to another user
+
+
+def make_removable(root):
+    """An agent may have taken its own right to write away."""
+    os.chmod(root, 0o700)
+    for folder, folders, _ in os.walk(root):
+        for name in folders:
+            path = os.path.join(folder, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("action", choices=("save", "restore"))
+    parser.add_argument("--max-bytes", type=int, default=1 << 30)
+    parser.add_argument("--max-files", type=int, default=200_000)
+    parser.add_argument("--wipe", action="append", default=[])
+    parser.add_argument("paths", nargs="+")
+    args = parser.parse_args()
+    os.umask(0o022)
+    budget = Budget(args.max_bytes, args.max_files)
+    try:
+        if args.action == "save":
+            save(args.paths, budget, sys.stdout.buffer)
+        else:
+            restore(args.paths, args.wipe, budget, sys.stdin.buffer)
+    except (RefusedError, tarfile.TarError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(REFUSED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,458 @@
+"""The Docker sandbox: one container, our init as PID 1, no network, a read-only root, sized tmpfs.
+
+Settings and their reasons: docs/design/sandbox.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import docker
+import docker.types
+from docker.errors import APIError, ImageNotFound, NotFound
+from docker.models.containers import Container
+
+from sclate.errors import PrerequisiteError
+from sclate.sandbox.archive import pack
+from sclate.sandbox.channel import Event, InitChannel, to_bytes, to_text
+from sclate.sandbox.clock_backend import ClockBackend, LibfaketimeBackend
+from sclate.sandbox.freezer import EnginePause, Freezer, freezer_for
+from sclate.sandbox.protocol import (
+    DEFAULT_ENV,
+    UIDS,
+    DigestMismatch,
+    Output,
+    Process,
+    RunResult,
+    Sandbox,
+    SandboxError,
+    SandboxSpec,
+    SavedTree,
+    UnsafeArchive,
+    User,
+)
+
+PYTHON = "/opt/sclate/bin/python"
+PROGRAMS = "/opt/sclate/sclate"
+START_TIMEOUT_S = 30.0
+ASK_TIMEOUT_S = 20.0
+STATE_TIMEOUT_S = 120.0
+PROBE_TOLERANCE_NS = 50_000_000
+AGENT_OOM = 500
+REFUSED = 3
+PRIVATE_ROOT = Path("/run") if os.access("/run", os.W_OK) else Path(tempfile.gettempdir())
+"""Short, since a Unix socket's path has at most 107 bytes; neutral, since mounts are visible inside."""
+
+
+class DockerProcess(Process):
+    """A process in a container."""
+
+    def __init__(self, sandbox: DockerSandbox, key: str, on_output: Output | None) -> None:
+        self.key = key
+        self.pid = 0
+        self._sandbox = sandbox
+        self._on_output = on_output
+        self._partial = {"stdout": b"", "stderr": b""}
+        self._dead: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._exited = asyncio.Event()
+
+    async def write(self, data: bytes) -> None:
+        if self._dead.done():
+            raise BrokenPipeError("the process has ended")
+        await self._sandbox.channel.tell("stdin", id=self.key, data=to_text(data))
+
+    async def close_stdin(self) -> None:
+        await self._sandbox.channel.tell("eof", id=self.key)
+
+    async def signal(self, sig: int) -> None:
+        await self._sandbox.channel.tell("signal", id=self.key, sig=int(sig))
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._dead)
+
+    async def drained(self) -> None:
+        await self._exited.wait()
+
+    def on_event(self, event: Event) -> None:
+        """What init tells of this process."""
+        if event["ev"] == "out":
+            self._lines(event["s"], to_bytes(event["d"]))
+        elif event["ev"] == "dead":
+            self._end(event["rc"])
+        elif event["ev"] == "exit":
+            for stream in ("stdout", "stderr"):
+                self._lines(stream, b"", last=True)  # type: ignore[arg-type]
+            self._end(event["rc"])
+            self._exited.set()
+        elif event["ev"] == "gone":
+            self._end(-int(signal.SIGKILL))
+            self._exited.set()
+
+    def _end(self, rc: int) -> None:
+        if not self._dead.done():
+            self._dead.set_result(rc)
+
+    def _lines(self, stream: Literal["stdout", "stderr"], data: bytes, last: bool = False) -> None:
+        if self._on_output is None:
+            return
+        *lines, rest = (self._partial[stream] + data).split(b"\n")
+        if last and rest:
+            lines, rest = [*lines, rest], b""
+        self._partial[stream] = rest
+        if lines:
+            self._on_output(stream, lines, time.monotonic_ns())
+
+
+class DockerSandbox(Sandbox):
+    """A container of its own, with a private folder on the host for what is mounted into it."""
+
+    def __init__(self, spec: SandboxSpec, client: docker.DockerClient) -> None:
+        if os.geteuid() != 0:
+            raise PrerequisiteError(
+                "the Docker sandbox must be run as root",
+                "it owns folders for the sandbox's users and freezes their processes",
+                "sudo -E sclate ...",
+            )
+        self.spec = spec
+        self._client = client
+        self._folder = Path(tempfile.mkdtemp(prefix="sclate-", dir=PRIVATE_ROOT))
+        self._folder.chmod(0o711)
+        self._binds: dict[str, str] = {}
+        for name, user in (("ctl", "root"), ("x", "root"), ("gw", "proxy"), ("proxy", "proxy")):
+            self._make(name, UIDS[user])  # type: ignore[index]
+        self.gateway_dir = self._folder / "gw"
+        self.capture_dir = self._folder / "proxy"
+        self.clock: ClockBackend = LibfaketimeBackend()
+        self._clock_binds = self.clock.prepare(self._folder)
+        self._offset_ns = 0
+        self.channel = InitChannel(self._folder / "ctl", self._on_event)
+        self._container: Container | None = None
+        self._freezer: Freezer | None = None
+        self._processes: dict[str, DockerProcess] = {}
+        self._counter = 0
+
+    def _make(self, name: str, uid: int) -> None:
+        path = self._folder / name
+        path.mkdir(mode=0o700)
+        os.chown(path, uid, uid)
+        self._binds[str(path)] = f"/run/sclate/{name}"
+
+    # --- life -------------------------------------------------------------------------------------------
+
+    @property
+    def container_id(self) -> str | None:
+        return self._container.id if self._container is not None else None
+
+    async def start(self) -> None:
+        try:
+            await asyncio.to_thread(self._create)
+        except ImageNotFound:
+            raise PrerequisiteError(
+                f"image {self.spec.image} is missing",
+                "every sandbox is made from it",
+                "run again to build the default image, or `docker pull` your own",
+            ) from None
+        except APIError as error:
+            raise SandboxError(f"the Docker engine refused the container: {error.explanation}") from error
+        await self.channel.connect(START_TIMEOUT_S)
+        assert self._container is not None
+        pause = EnginePause(self._container.pause, self._container.unpause)
+        pid = self._container.attrs["State"]["Pid"]
+        self._freezer = freezer_for(pid, {UIDS["agent"], UIDS["memory"]}, pause)
+
+    def _create(self) -> None:
+        limits = self.spec.limits
+        options = "rw,nosuid,nodev,exec"
+
+        def tmpfs(size_mb: int, user: User, mode: int) -> str:
+            uid = UIDS[user]
+            return f"{options},size={size_mb}m,uid={uid},gid={uid},mode={mode:o}"
+
+        read_only = {str(self.spec.runtime): "/opt/sclate", **self._clock_binds}
+        mounts = [
+            docker.types.Mount(target, source, type="bind", read_only=False)
+            for source, target in self._binds.items()
+        ] + [
+            docker.types.Mount(target, source, type="bind", read_only=True)
+            for source, target in read_only.items()
+        ]
+        self._container = self._client.containers.create(
+            self.spec.image,
+            [PYTHON, "-I", f"{PROGRAMS}/init.py"],
+            user="0",
+            working_dir="/",
+            network_mode="none",
+            read_only=True,
+            cap_drop=["ALL"],
+            cap_add=["SETUID", "SETGID", "KILL"],
+            security_opt=["no-new-privileges"],
+            pids_limit=limits.pids,
+            mem_limit=f"{limits.memory_mb}m",
+            memswap_limit=f"{limits.memory_mb}m",
+            shm_size="16m",
+            tmpfs={
+                "/run": f"{options},size=16m,mode=755",
+                "/run/mitmproxy": tmpfs(16, "proxy", 0o700),
+                "/tmp": f"{options},size={limits.tmp_mb}m,mode=1777",
+                "/home/agent": tmpfs(limits.home_mb, "agent", 0o700),
+                "/home/memory": tmpfs(limits.home_mb, "memory", 0o700),
+                self.spec.workdir: tmpfs(limits.workspace_mb, "agent", 0o755),
+            },
+            mounts=mounts,
+            labels={**self.spec.labels},
+            log_config=docker.types.LogConfig(
+                type="local", config={"max-size": "1m", "max-file": "1", "compress": "false"}
+            ),
+            hostname="sandbox",
+            stop_signal="SIGTERM",
+        )
+        self._container.start()
+        self._container.reload()
+
+    async def close(self) -> None:
+        with contextlib.suppress(SandboxError, OSError):
+            self.thaw()
+        await self.channel.close()
+        if self._container is not None:
+            container, self._container = self._container, None
+            await asyncio.to_thread(self._remove, container)
+        if self._freezer is not None:
+            self._freezer.remove()
+            self._freezer = None
+        await asyncio.to_thread(shutil.rmtree, self._folder, True)
+
+    @staticmethod
+    def _remove(container: Container) -> None:
+        with contextlib.suppress(NotFound):
+            container.remove(force=True, v=True)
+
+    # --- processes --------------------------------------------------------------------------------------
+
+    async def spawn(
+        self,
+        key: str,
+        argv: Sequence[str],
+        *,
+        user: User,
+        cwd: str = "/",
+        env: Mapping[str, str] | None = None,
+        on_output: Output | None = None,
+        stdin: bool = True,
+    ) -> Process:
+        return await self._spawn(
+            key, argv, on_output, user=user, cwd=cwd, env=env, stdin=stdin
+        )
+
+    async def _spawn(
+        self,
+        key: str,
+        argv: Sequence[str],
+        on_output: Output | None,
+        *,
+        user: User,
+        cwd: str,
+        env: Mapping[str, str] | None,
+        **fields: Any,
+    ) -> DockerProcess:
+        process = self._processes[key] = DockerProcess(self, key, on_output)
+        started = await self.channel.ask(
+            "spawn",
+            "started",
+            key=key,
+            timeout_s=ASK_TIMEOUT_S,
+            argv=list(argv),
+            env={**DEFAULT_ENV, "TZ": self.spec.zone, **(env or {})},
+            cwd=cwd,
+            uid=UIDS[user],
+            oom=0 if user in ("root", "proxy") else AGENT_OOM,
+            **fields,
+        )
+        if started["pid"] is None or started["error"]:
+            if started["pid"] is None:
+                del self._processes[key]
+            raise SandboxError(f"cannot start {argv[0]}: {started['error']}")
+        process.pid = started["pid"]
+        return process
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        user: User,
+        cwd: str = "/",
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 60.0,
+        max_output: int = 1 << 20,
+    ) -> RunResult:
+        return await self._run(argv, user=user, cwd=cwd, env=env, timeout_s=timeout_s, max_output=max_output)
+
+    async def _run(
+        self,
+        argv: Sequence[str],
+        *,
+        user: User,
+        cwd: str = "/",
+        env: Mapping[str, str] | None = None,
+        timeout_s: float,
+        max_output: int = 1 << 20,
+        **fields: Any,
+    ) -> RunResult:
+        output: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+
+        def keep(stream: Literal["stdout", "stderr"], lines: list[bytes], _: int) -> None:
+            if len(output[stream]) <= max_output:
+                output[stream] += b"\n".join(lines) + b"\n"
+
+        self._counter += 1
+        key = f"run-{self._counter}"
+        process = await self._spawn(key, argv, keep, user=user, cwd=cwd, env=env, stdin=False, **fields)
+        timed_out = False
+        rc: int | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                rc = await process.wait()
+                await process.drained()  # a child that keeps the pipe open counts as not ended
+        except TimeoutError:
+            timed_out = True
+            killed = await self.channel.ask("kill_tree", "killed", key=key, timeout_s=ASK_TIMEOUT_S)
+            if killed["left"]:
+                raise SandboxError(f"{killed['left']} processes of {argv[0]} survive SIGKILL") from None
+        finally:
+            self._processes.pop(key, None)
+        truncated = any(len(data) > max_output for data in output.values())
+        return RunResult(
+            rc, bytes(output["stdout"][:max_output]), bytes(output["stderr"][:max_output]), timed_out, truncated
+        )
+
+    async def kill_user(self, user: User) -> None:
+        self._counter += 1
+        key = f"kill-{self._counter}"
+        killed = await self.channel.ask(
+            "kill_uid", "killed", key=key, uid=UIDS[user], timeout_s=ASK_TIMEOUT_S
+        )
+        if killed["left"]:
+            raise SandboxError(f"{killed['left']} processes of user {user} survive SIGKILL")
+
+    def _on_event(self, event: Event) -> None:
+        if event["ev"] == "gone":
+            for process in list(self._processes.values()):
+                process.on_event(event)
+            return
+        process = self._processes.get(event.get("id") or "")
+        if process is not None:
+            process.on_event(event)
+            if event["ev"] == "exit":
+                self._processes.pop(process.key, None)
+
+    # --- files ------------------------------------------------------------------------------------------
+
+    def _exchange(self, suffix: str) -> tuple[str, Path]:
+        self._counter += 1
+        name = f"{self._counter}-{suffix}"
+        return name, self._folder / "x" / name
+
+    def _state_limits(self) -> list[str]:
+        limits = self.spec.limits
+        size = (limits.workspace_mb + limits.home_mb + limits.tmp_mb) << 20
+        return ["--max-bytes", str(size), "--max-files", "200000"]
+
+    async def save(self, paths: Sequence[str], user: User) -> SavedTree:
+        name, path = self._exchange("save.tar")
+        argv = [PYTHON, "-I", f"{PROGRAMS}/statetool.py", "save", *self._state_limits(), *paths]
+        result = await self._run(argv, user=user, timeout_s=STATE_TIMEOUT_S, stdout_file=name)
+        self._check_state_tool(result, "save")
+        digest = await asyncio.to_thread(file_digest, path)
+        return SavedTree(path, digest, path.stat().st_size)
+
+    async def restore(self, tar: Path, digest: str, user: User, wipe: Sequence[str] = ()) -> None:
+        found = await asyncio.to_thread(file_digest, tar)
+        if found != digest:
+            raise DigestMismatch(tar, digest, found)
+        name, path = self._exchange("restore.tar")
+        await asyncio.to_thread(shutil.copyfile, tar, path)
+        await self._restore(name, path, user, wipe, [self.spec.workdir, "/home/agent", "/home/memory"])
+
+    async def _restore(
+        self, name: str, path: Path, user: User, wipe: Sequence[str], roots: Sequence[str]
+    ) -> None:
+        argv = [PYTHON, "-I", f"{PROGRAMS}/statetool.py", "restore", *self._state_limits()]
+        for root in wipe:
+            argv += ["--wipe", root]
+        try:
+            result = await self._run([*argv, *roots], user=user, timeout_s=STATE_TIMEOUT_S, stdin_file=name)
+        finally:
+            path.unlink()
+        self._check_state_tool(result, "restore")
+
+    @staticmethod
+    def _check_state_tool(result: RunResult, action: str) -> None:
+        message = result.stderr.decode("utf-8", "backslashreplace").strip()
+        if result.rc == REFUSED:
+            raise UnsafeArchive(message)
+        if result.rc != 0 or result.timed_out:
+            raise SandboxError(f"state {action} failed (exit {result.rc}): {message[-500:]}")
+
+    async def put_files(self, files: Mapping[str, bytes], user: User, mode: int = 0o644) -> None:
+        name, path = self._exchange("put.tar")
+        path.write_bytes(pack(files, mode))
+        await self._restore(name, path, user, (), ["/"])
+
+    async def read_file(self, path: str, user: User, max_bytes: int = 1 << 20) -> bytes | None:
+        name, kept = self._exchange("read")
+        argv = ["head", "-c", str(max_bytes), "--", path]
+        result = await self._run(argv, user=user, timeout_s=ASK_TIMEOUT_S, stdout_file=name)
+        data = kept.read_bytes()
+        kept.unlink()
+        return data if result.rc == 0 else None
+
+    # --- time -------------------------------------------------------------------------------------------
+
+    def set_offset(self, offset_ns: int) -> None:
+        self._offset_ns = offset_ns
+        self.clock.set_offset(offset_ns)
+
+    async def probe_clock(self) -> int:
+        script = 'env -i date +%s%N; bash -c \'printf "%(%s)T\\n" -1\''
+        before = time.time_ns() + self._offset_ns
+        result = await self.run(["sh", "-c", script], user="agent")
+        after = time.time_ns() + self._offset_ns
+        try:
+            date, bash = (int(word) for word in result.stdout.split())
+        except ValueError:
+            raise SandboxError(f"the clock probe failed: {result.stderr[-500:]!r}") from None
+        off = max(before - date, date - after, 0)
+        whole = bash * 1_000_000_000
+        off = max(off, before - whole - 1_000_000_000, whole - after)
+        if off > PROBE_TOLERANCE_NS:
+            raise SandboxError(f"the sandbox's clock is off by {off / 1e9:.3f} s")
+        return off
+
+    def freeze(self) -> None:
+        if self._freezer is not None:
+            self._freezer.freeze()
+
+    def thaw(self) -> None:
+        if self._freezer is not None:
+            self._freezer.thaw()
+
+
+def file_digest(path: Path) -> str:
+    """sha256 of a file's bytes, read in pieces."""
+    total = sha256()
+    with path.open("rb") as data:
+        while piece := data.read(1 << 20):
+            total.update(piece)
+    return "sha256:" + total.hexdigest()
+
+
+
