@@ -49,7 +49,9 @@ class Init:
         self.received = bytearray()
         self.applied = 0  # last request that was executed
         self.event = 0  # last event number
-        self.outbox = os.open(f"{CTL}/outbox.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.outbox = os.open(
+            f"{CTL}/outbox.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
         self.end = 0  # size of the outbox
         self.sent = 0  # how far the client has it
         self.greeted = False
@@ -186,7 +188,9 @@ class Init:
             for fd in (source, sink):
                 if fd is not None:
                     os.close(fd)
-            self.emit(ev="started", id=id, pid=None, error=f"{os.strerror(error.errno)} (errno {error.errno})")
+            self.emit(
+                ev="started", id=id, pid=None, error=f"{os.strerror(error.errno)} (errno {error.errno})"
+            )
             return
         if pid == 0:
             stdio = (source or ends["stdin"][0], sink or ends["stdout"][1], ends["stderr"][1])
@@ -282,9 +286,7 @@ class Init:
                 del process.inbound[: os.write(process.stdin, process.inbound[:CHUNK])]
         except BlockingIOError:
             if process.stdin not in self.selector.get_map():
-                self.selector.register(
-                    process.stdin, selectors.EVENT_WRITE, lambda *_: self.feed(process)
-                )
+                self.selector.register(process.stdin, selectors.EVENT_WRITE, lambda *_: self.feed(process))
             return
         except OSError:
             process.close_stdin = True

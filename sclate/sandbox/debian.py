@@ -87,7 +87,9 @@ def _entries(apt: Path) -> Iterator[tuple[str, str]]:
         elif path.suffix == ".sources":
             for paragraph in re.split(r"\n\s*\n", text):
                 unfolded = re.sub(r"\n[ \t]+", " ", paragraph)
-                field = {k.lower(): v.split() for k, v in re.findall(r"^([\w-]+):(.*)$", unfolded, re.MULTILINE)}
+                field = {
+                    k.lower(): v.split() for k, v in re.findall(r"^([\w-]+):(.*)$", unfolded, re.MULTILINE)
+                }
                 if (
                     "deb" not in field.get("types", [])
                     or field.get("enabled") == ["no"]
@@ -141,7 +143,9 @@ def host_files() -> Files:
 def _apt_settings() -> list[str]:
     if shutil.which("apt-config") is None:
         return []
-    dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True, timeout=30).stdout
+    dump = subprocess.run(
+        ["apt-config", "dump"], capture_output=True, text=True, check=True, timeout=30
+    ).stdout
     return [line for line in dump.splitlines() if line.split(" ", 1)[0] in APT_SETTINGS and '""' not in line]
 
 
@@ -168,7 +172,16 @@ def bootstrap(dest: Path, scratch: Path, say: Say) -> None:
     root = scratch / "root"
     # A mount namespace of its own: what debootstrap mounts below `root` is gone when it ends, however it ends,
     # and removing the tree never reaches this machine's /proc or /dev.
-    command = ["unshare", "--mount", _debootstrap(say), "--variant=minbase", "--force-check-gpg", SUITE, str(root), mirror.main]
+    command = [
+        "unshare",
+        "--mount",
+        _debootstrap(say),
+        "--variant=minbase",
+        "--force-check-gpg",
+        SUITE,
+        str(root),
+        mirror.main,
+    ]
     say("building debian:bookworm-slim with debootstrap (a few minutes, once)")
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=BOOTSTRAP_S, check=False
@@ -208,7 +221,9 @@ def _slim(root: Path, mirror: Mirror) -> None:
     for pattern in UNWANTED:
         for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    excludes = "".join(f"path-exclude /{top}/*\n" for top in dict.fromkeys(p.split("/*")[0] for p in UNWANTED))
+    excludes = "".join(
+        f"path-exclude /{top}/*\n" for top in dict.fromkeys(p.split("/*")[0] for p in UNWANTED)
+    )
     (root / "etc/dpkg/dpkg.cfg.d/docker").write_text(excludes + "path-include /usr/share/doc/*/copyright\n")
     address = urlsplit(mirror.main)
     public = urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2]))  # no password in an image
@@ -221,5 +236,14 @@ def _slim(root: Path, mirror: Mirror) -> None:
 
 def _shipped(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Drops caches, logs, and what the engine mounts over."""
-    empty = ("./dev/", "./proc/", "./sys/", "./run/", "./tmp/", "./var/cache/apt/", "./var/lib/apt/lists/", "./var/log/")
+    empty = (
+        "./dev/",
+        "./proc/",
+        "./sys/",
+        "./run/",
+        "./tmp/",
+        "./var/cache/apt/",
+        "./var/lib/apt/lists/",
+        "./var/log/",
+    )
     return None if f"{member.name}/".startswith(empty) and f"{member.name}/" not in empty else member

@@ -22,7 +22,17 @@ UNUSED_STDLIB = [
     "__pycache__", "config-*", "dist-packages", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "sitecustomize.py",
     "test", "tests", "tkinter", "turtledemo", "EXTERNALLY-MANAGED",
 ]  # fmt: skip
-UNUSED_SITE = ["__pycache__", "bin", "tests", "test", "INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "*.pyi"]
+UNUSED_SITE = [
+    "__pycache__",
+    "bin",
+    "tests",
+    "test",
+    "INSTALLER",
+    "RECORD",
+    "REQUESTED",
+    "direct_url.json",
+    "*.pyi",
+]
 
 # Libraries that nothing names as needed but that glibc loads by itself.
 LOADED_BY_NAME = ["libgcc_s.so.1", "libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2"]
@@ -54,7 +64,9 @@ def needed(path: Path) -> Iterator[Path]:
 
 
 def copy_python() -> None:
-    shutil.copytree("/usr/lib/python3.11", STDLIB, ignore=shutil.ignore_patterns(*UNUSED_STDLIB), symlinks=False)
+    shutil.copytree(
+        "/usr/lib/python3.11", STDLIB, ignore=shutil.ignore_patterns(*UNUSED_STDLIB), symlinks=False
+    )
     INTERPRETER.parent.mkdir(parents=True)
     shutil.copy("/usr/bin/python3.11", INTERPRETER)
     # A path file makes the interpreter isolated: no environment variable, no user directory and no `site`
@@ -100,7 +112,8 @@ def install_loader() -> None:
     loader.chmod(0o755)
     # RPATH, not RUNPATH: it also serves the extension modules, and wins over LD_LIBRARY_PATH.
     subprocess.run(
-        ["patchelf", "--set-interpreter", loader, "--force-rpath", "--set-rpath", LIB, INTERPRETER], check=True
+        ["patchelf", "--set-interpreter", loader, "--force-rpath", "--set-rpath", LIB, INTERPRETER],
+        check=True,
     )
 
 
