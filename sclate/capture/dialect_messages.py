@@ -71,7 +71,9 @@ def parse_request(body: dict[str, Any]) -> ModelRequest:
         system=_text(body.get("system")),
         messages=tuple(messages),
         tools=tuple(
-            ToolSpec(name=t["name"], description=t.get("description", ""), schema_=t.get("input_schema") or {})
+            ToolSpec(
+                name=t["name"], description=t.get("description", ""), schema_=t.get("input_schema") or {}
+            )
             for t in body.get("tools") or ()
         ),
         max_tokens=body.get("max_tokens"),

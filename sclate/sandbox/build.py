@@ -25,7 +25,7 @@ from docker.errors import ImageNotFound
 
 from sclate.sandbox import debian
 from sclate.sandbox.assets import Files, digest, read_files
-from sclate.sandbox.engine import LABELS, Say, build, copy_out, docker_client, explained, pull
+from sclate.sandbox.engine import Say, build, copy_out, docker_client, explained, pull
 
 BASE = "debian:bookworm-slim"
 AGENT_UID, MEMORY_UID, PROXY_UID = 64001, 64002, 64003

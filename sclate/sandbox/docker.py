@@ -249,9 +249,7 @@ class DockerSandbox(Sandbox):
         on_output: Output | None = None,
         stdin: bool = True,
     ) -> Process:
-        return await self._spawn(
-            key, argv, on_output, user=user, cwd=cwd, env=env, stdin=stdin
-        )
+        return await self._spawn(key, argv, on_output, user=user, cwd=cwd, env=env, stdin=stdin)
 
     async def _spawn(
         self,
@@ -331,7 +329,11 @@ class DockerSandbox(Sandbox):
             self._processes.pop(key, None)
         truncated = any(len(data) > max_output for data in output.values())
         return RunResult(
-            rc, bytes(output["stdout"][:max_output]), bytes(output["stderr"][:max_output]), timed_out, truncated
+            rc,
+            bytes(output["stdout"][:max_output]),
+            bytes(output["stderr"][:max_output]),
+            timed_out,
+            truncated,
         )
 
     async def kill_user(self, user: User) -> None:
@@ -422,7 +424,7 @@ class DockerSandbox(Sandbox):
         self.clock.set_offset(offset_ns)
 
     async def probe_clock(self) -> int:
-        script = 'env -i date +%s%N; bash -c \'printf "%(%s)T\\n" -1\''
+        script = "env -i date +%s%N; bash -c 'printf \"%(%s)T\\n\" -1'"
         before = time.time_ns() + self._offset_ns
         result = await self.run(["sh", "-c", script], user="agent")
         after = time.time_ns() + self._offset_ns
@@ -453,6 +455,3 @@ def file_digest(path: Path) -> str:
         while piece := data.read(1 << 20):
             total.update(piece)
     return "sha256:" + total.hexdigest()
-
-
-

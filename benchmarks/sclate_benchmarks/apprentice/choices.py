@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import date
 
 from sclate_benchmarks.apprentice.fields import sentences
-from sclate_benchmarks.apprentice.moment import Moment, find_day
+from sclate_benchmarks.apprentice.moment import Moment
 from sclate_benchmarks.apprentice.rules import Rules
 from sclate_benchmarks.apprentice.rules.metadata import read_pairs
 
@@ -17,9 +18,9 @@ _FILE = re.compile(r"(?<![\w/.])[\w-]+\.(?:json|md|py|csv|txt|log)\b")
 _TIMED = re.compile(r"(?<!\w)[\"']?[\w.]*?(?:_at|_time|_date|_start|_end|_by|date|deadline|timestamp|_sync|_updated|reviewed|DEADLINE|DATE|CUTOFF|TIME)[\"']?\s*[:=]\s*[\"']?([^\"'\n,}]+)")
 _CONVERTED = re.compile(r"(?:→|->)\s*[\"']?([^\"'\n(]+?)[\"']?\s*(?:\(|$)")
 _LAX = re.compile(
-    r"\b(?:not (?:required|needed|necessary)|no need|optional|acceptable|interchangeabl\w+|can be (?:omitted|left|used|placed|nested|stored|any)"
-    r"|skip\w*|only\b.*\bneeds?|only needed|exempt|don'?t need|doesn'?t need|does not need|is sufficient|as long as|regardless of|overwrite the file with"
-    r"|removed|deleted|reset|before starting|at the end of the entire|after the fact|missing|forgot|without backup|no \w+ entry|leave|never)\b",
+    r"\b(?:not (?:required|needed|necessary)|no need|acceptable|interchangeabl\w+|can be (?:omitted|left|used|placed|nested|stored|any)"
+    r"|skip\w*|only\b.*\bneeds?|only needed|is sufficient|as long as|regardless of|overwrite the file with"
+    r"|removed|deleted|reset|before starting|at the end of the entire|after the fact|missing|forgot|without backup|no \w+ entry)\b",
     re.I,
 )
 
@@ -48,7 +49,8 @@ def answer(question: str, rules: Rules, now: Moment) -> str | None:
         return None
     ask = " ".join(s for s in sentences(choice.stem) if "?" in s or re.search(r"\bwhich\b|\bselect\b", s, re.I)) or choice.stem
     wants_faults = bool(_FAULT.search(ask)) and not re.search(r"\bneed correction\?.*correct ones", ask)
-    verdicts = {letter: judge(text, rules, now) for letter, text in choice.options.items()}
+    day = now.day if re.search(r"\btoday\b", choice.stem, re.I) else None
+    verdicts = {letter: judge(text, rules, day) for letter, text in choice.options.items()}
     picked = []
     for letter, text in choice.options.items():
         good = verdicts[letter]
@@ -61,11 +63,11 @@ def answer(question: str, rules: Rules, now: Moment) -> str | None:
     return "\\bbox{" + ",".join(picked or list(choice.options)[:1]) + "}"
 
 
-def judge(text: str, rules: Rules, now: Moment) -> bool | None:
-    """Whether what an option shows keeps the rules; None where it shows nothing that they speak of."""
+def judge(text: str, rules: Rules, day: date | None = None) -> bool | None:
+    """Whether what an option shows keeps the rules (names of `day`, where given); None where they do not speak of it."""
     found: list[bool] = []
     found += _times(text, rules)
-    found += _files(text, rules, now)
+    found += _files(text, rules, day)
     found += _header(text, rules)
     found += _log(text, rules)
     return all(found) if found else None
@@ -88,14 +90,13 @@ def _times(text: str, rules: Rules) -> list[bool]:
     return out
 
 
-def _files(text: str, rules: Rules, now: Moment) -> list[bool]:
+def _files(text: str, rules: Rules, day: date | None) -> list[bool]:
     if rules.name is None:
         return []
     names = [m[0] for m in _FILE.finditer(text) if not (rules.log and m[0] == rules.log.file)]
-    if not names or re.search(r"\bexist|\bmodif|\bupdat|\bappend|\bback", text, re.I):
+    if not names or re.search(r"\bexist|\bmodif|\bupdat|\bback", text, re.I):
         return []
-    today = now.day if find_day(now.plain(), now.day) else None
-    return [rules.name.matches(n, today if n.find(str(now.day.year)) >= 0 else None) for n in names]
+    return [rules.name.matches(n, day) for n in names]
 
 
 def _header(text: str, rules: Rules) -> list[bool]:
@@ -107,9 +108,9 @@ def _header(text: str, rules: Rules) -> list[bool]:
     shown = [n for n in style.facts if n in pairs]
     if len(shown) < 2:
         return []
-    labels = [f.label for f in style.forms.values()]
-    wrapped = re.match(r"\{\"(\w+)\":", text)
-    return [not style.missing(pairs), wrapped is None or wrapped[1] in labels or f'"{labels[0]}":' in text]
+    form = style.forms.get("object")
+    wrapped = form is None or not text.startswith("{\"") or f'"{form.label}":' in text
+    return [not style.missing(pairs), wrapped]
 
 
 def _log(text: str, rules: Rules) -> list[bool]:

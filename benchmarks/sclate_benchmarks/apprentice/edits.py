@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sclate_benchmarks.apprentice.documents import asked_sections, dump_json, with_header
-from sclate_benchmarks.apprentice.fields import sentences, split_items
+from sclate_benchmarks.apprentice.fields import listed_things, sentences, split_items
 from sclate_benchmarks.apprentice.moment import find_clock, find_day, parse_moment
 from sclate_benchmarks.apprentice.task import extension
-from sclate_benchmarks.apprentice.values import Context, is_time, literal, value
+from sclate_benchmarks.apprentice.values import Context, each_thing, is_time, literal, value
 
-_STOP = r"(?=,?\s+and\s+(?:(?:set|update|change|add|upgrade|the)\b|[\w.]+_\w+)|,\s|;|\.\s|\.?$|\s*\(|\)|\n)"
+_STOP = r"(?=,?\s+and\s+(?:(?:set|update|change|add|upgrade|the)\b|[\w.]+_\w+)|,\s|;|\.\s|\.?$|\)|\n)"
 _IDENT = re.compile(r"\b[A-Za-z]{1,5}-?\d{2,4}\b|\b[a-z]+-\d{2,4}\b")
 _NUMBERED = re.compile(r"\b([a-z]+) (\d{1,3})\b", re.I)
 _FROM_TO = re.compile(
@@ -59,6 +59,11 @@ class JsonEdit:
 
     def apply(self) -> Any:
         """The data as asked for."""
+        asked = self.ctx.task.asked
+        if isinstance(self.data, dict) and asked.each and (lists := [f for f in asked.fields if f.many and not f.children]):
+            things = listed_things(self.ctx.task.question)
+            self.data[lists[-1].name] = each_thing(self.ctx, asked.each, things, lists[-1].note)
+            return self.data
         names = self._names()
         settings = list(self._settings(names))
         if self._appends() and (rows := self._rows()) is not None:
@@ -95,7 +100,7 @@ class JsonEdit:
                 patterns = (
                     rf"{n}{kinds}\s*\((?P<v>[^()]*(?:\([^()]*\)[^()]*)*)\)",
                     rf"{n}{kinds}(?:\s+(?:for|to) (?:each |all |the )?[\w/. -]{{1,40}}?)?(?:\s+from\s+(?:its [\w ]+|\S+))?"
-                    rf"\s+(?:to|as|=|corresponds to|should be|is|with)\s+(?P<v>.+?){_STOP}",
+                    rf"\s+(?:to|as|=|corresponds to|should be|is|with)\s+(?P<v>[^(),]+?(?:\s*\([^)]*\))?){_STOP}",
                     rf"{n}:\s*(?P<v>[^,\n]+?)(?=,\s|\.\s|\.?$|\sand\s|\sfield)",
                 )
                 for p in patterns:
@@ -156,12 +161,12 @@ class JsonEdit:
         for m in _NUMBERED.finditer(s.clause):
             if found := self._numbered(m[1].lower(), m[2]):
                 return found
-        holders = [d for d in _dicts(self.data) if s.name in d]
+        holders = [d for d in _dicts(self.data) if s.name in d and not isinstance(d[s.name], dict | list)]
         if re.search(r"\beach\b|\ball\b|\bevery\b", s.clause):
             return holders or [r for rows in _lists(self.data) for r in rows]
         if holders:
             return holders[:1] if isinstance(self.data, dict) and s.name in self.data else holders
-        if re.search(r"\badd\b", s.clause) or s.name in {f.name for f in self.ctx.task.asked.fields}:
+        if re.search(r"\badd\b", s.clause, re.I) or s.name in {f.name for f in self.ctx.task.asked.fields}:
             return [self.data] if isinstance(self.data, dict) else []
         return []
 

@@ -105,7 +105,7 @@ def parse_field(item: str, *, phrases: bool = False) -> Field | None:
         p = re.search(r"\((.*)\)", item)
         return Field(slug(words), p[1] if p else "")
     children = nested(note)
-    many = bool(listed and listed[1] in ("array", "list")) or bool(re.match(r"(?:an? )?(?:string )?(?:array|list)\b|each\b", note))
+    many = bool(listed and listed[1] in ("array", "list")) or bool(re.match(r"(?:an? )?(?:[\w-]+ )?(?:array|list)\b|each\b", note))
     many = many or bool(children and re.search(r"\bfor each\b", note))
     return Field(name, note.strip(), many, tuple(children))
 

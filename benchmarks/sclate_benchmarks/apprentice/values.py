@@ -91,10 +91,10 @@ def value(ctx: Context, f: Field, source: Found | None = None, at: int = 0) -> A
         return literal(known.split("\n")[0])
     if re.search(r"\bnull\b", f.note) and at > 0:
         return None
-    if is_time(f.name):
-        return when(ctx, f, source, at)
     if f.many:
         return several(ctx, f)
+    if is_time(f.name) or (find_clock(f.note) and find_day(f.note, ctx.now.day)):
+        return when(ctx, f, source, at)
     note = f.note.strip()
     if _QUOTED.match(note) or re.fullmatch(r"-?\d+(?:\.\d+)?|true|false", note):
         return literal(note)

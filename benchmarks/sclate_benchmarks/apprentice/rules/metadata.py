@@ -23,7 +23,7 @@ _FRONT = re.compile(r"^(?P<fence>[^\w\s]{3,})\n(?P<body>(?:[^\n]*\w[^\n]*\n)+)(?
 _OBJECT = re.compile(r"[\"']?(\w+)[\"']?:\s*\{([^{}]*)\}")
 _SECTION = re.compile(r"^(?P<label>[A-Z]\w*):\s*\n(?P<body>(?:[ \t]+\w+\s*[:=][^\n]*\n?)+)", re.M)
 _COMMENT = re.compile(r"(?:^|`)(?P<open>\S{1,3})\s*(?P<label>\w+):\s*(?P<body>\w+=[^`\n]+)", re.M)
-_PAIR = re.compile(r"^\s*(\w+)\s*([:=])\s*(.+?)\s*$", re.M)
+_PAIR = re.compile(r"^[ \t]*(\w+)[ \t]*([:=])[ \t]*(\S.*?)[ \t]*$", re.M)
 _LISTED = re.compile(
     r"(?:contain(?:s|ing)?|include[s]?|including|with|\()\s*:?\s*((?:`?[a-z]\w*`?(?:\s*(?:\([^)]*\)|(?:in )?ISO [\d]+(?: [+:\d]+)?))?(?:,\s*(?:and\s+)?|\s+and\s+))+"
     r"`?[a-z]\w*`?)"

@@ -1,0 +1,508 @@
+"""One life: adapters, scheduler, clock and sandboxes wired together, and the folder that it leaves.
+
+The way of a turn: a source yields an event, the scheduler dispatches it, `effects` hands it to the
+`session`, its bytes go through the sandbox to the harness; the harness calls the model through proxy and
+`gateway`; its output comes back as signals; the session settles the turn; a source asks for its grading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal as signals
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from sclate.capture.record import CallReader
+from sclate.clock import HybridClock
+from sclate.effects import EffectRunner
+from sclate.errors import FailureClass, LifeFailure
+from sclate.gateway import Gateway
+from sclate.grading import Grading
+from sclate.hooks import EngineHookContext
+from sclate.lifelog import LifeLog
+from sclate.model_calls import ModelCalls
+from sclate.sandbox.protocol import UIDS, Process, Sandbox, SandboxError
+from sclate.scheduler import Scheduler
+from sclate.session import LiveSession
+from sclate.state import EMPTY, StateStore, Workspace, tree_digest
+from sclate_adapters.agent import AgentAdapter, AgentContext
+from sclate_adapters.base import JsonDict
+from sclate_adapters.benchmark import BenchmarkAdapter, Scenario, ScenarioContext
+from sclate_adapters.effects import Owner, Place, SessionPlan
+from sclate_adapters.events import EventSource, Topic
+from sclate_adapters.judgments import Judgment, Subject, SubjectKind
+from sclate_adapters.memory import MemorySystem
+from sclate_adapters.models import ModelBackend, ModelProfile
+from sclate_adapters.records import LifeKey, SessionRecord, Snapshot, TurnRecord, WorldWrite
+from sclate_adapters.sources import SessionEndSource, SessionStartSource
+
+log = structlog.get_logger()
+
+BASE_URL = "http://127.0.0.1:8080"
+PROXY_ARGV = (
+    *("/opt/sclate/bin/mitmdump", "--mode", "reverse:http://127.0.0.1:1@127.0.0.1:8080"),
+    *("--set", "confdir=/run/mitmproxy", "--set", "flow_detail=0", "--set", "termlog_verbosity=warn"),
+    *("--set", "connection_strategy=lazy", "-s", "/opt/sclate/sclate/proxy_addon.py"),
+)
+PROXY_TIMEOUT_S = 30.0
+WORLD_POLL_S = 0.25
+
+
+@dataclass(frozen=True)
+class LifeSettings:
+    """What a run decides for its lives; real seconds."""
+
+    seed: int = 0
+    latency_ns: int | None = None
+    turn_s: float = 300.0
+    stop_s: float = 20.0
+
+
+@dataclass
+class _Open:
+    """The session that is open now, and what belongs to it."""
+
+    plan: SessionPlan
+    sandbox: Sandbox
+    context: AgentContext
+    before: Snapshot
+    started_sim_ns: int
+    started_mono_ns: int
+    frozen_before_ns: int
+    session: LiveSession
+    calls: CallReader
+    harness: Process | None = None
+    stderr: list[bytes] = field(default_factory=list)
+
+
+class Life:
+    """One life of one agent through one scenario.
+
+    Args:
+        make_sandbox: makes a sandbox of a role (`agent`, `grader`) that is not started yet.
+        folder: an empty folder of this life.
+    """
+
+    def __init__(
+        self,
+        key: LifeKey,
+        scenario: Scenario,
+        benchmark: BenchmarkAdapter,
+        agent: AgentAdapter,
+        memory: MemorySystem,
+        profile: ModelProfile,
+        backend: ModelBackend | None,
+        make_sandbox: Callable[[str], Sandbox],
+        folder: Path,
+        settings: LifeSettings,
+        log: LifeLog,
+    ) -> None:
+        self.key = key
+        self.scenario = scenario
+        self.benchmark = benchmark
+        self.agent = agent
+        self.memory = memory
+        self.profile = profile
+        self.make_sandbox = make_sandbox
+        self.settings = settings
+        self.log = log
+        self.environment = benchmark.environment(scenario)
+        self.store = StateStore(folder / "state")
+        self.workspace = Workspace(self.store, self.environment.workspace, self.environment.workdir)
+        self.world_dir = folder / "world"
+        self.world_dir.mkdir()
+        self.failure: tuple[FailureClass, str] | None = None
+        self.sessions: list[SessionRecord] = []
+        self.judgments: list[Judgment] = []
+        self._saved: dict[str, str | None] = {"harness": None, "memory": None}
+        self._turns: dict[str, TurnRecord] = {}
+        self._world_log: list[WorldWrite] = []
+        self._refreshing = asyncio.Lock()
+        self._open: _Open | None = None
+        self._stop_at_boundary: str | None = None
+        self.usage: Counter[str] = Counter()
+
+        self.clock = HybridClock(scenario.start_ns)
+        self.clock.on_change.append(self._clock_changed)
+        self.clock.before_stop.append(self._before_time_stops)
+        self.grading = Grading(self, benchmark.grader(scenario))
+        self._provider = benchmark.world_provider(self._scenario_context())
+        self.scheduler = Scheduler(
+            self.clock,
+            EffectRunner(self),
+            log.trace,
+            seed=settings.seed,
+            world=lambda: self._provider.world if self._provider else {},
+        )
+        log.attach(self.clock)
+        self.calls = ModelCalls(
+            self.scheduler,
+            lambda: self._open.session if self._open else None,
+            latency_ns=settings.latency_ns,
+            limit_s=agent.capabilities.request_timeout_ns / 1e9 * 0.9,
+        )
+        self.gateway = Gateway(profile, backend, self.calls)
+
+    # --- the whole life ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Live it. A failure with a class is recorded in `failure`; a bug raises."""
+        self.benchmark.setup(self.scenario, self.world_dir)
+        self.scheduler.add_sources(self.sources())
+        try:
+            watcher = asyncio.ensure_future(self._watch_world()) if self._provider else None
+            try:
+                await self.scheduler.run()
+            finally:
+                if watcher is not None:
+                    watcher.cancel()
+                    await asyncio.gather(watcher, return_exceptions=True)
+        except LifeFailure as error:
+            self.failure = (error.failure, error.message)
+        finally:
+            await self._tear_down()
+        self.log.check_deliveries()
+
+    def sources(self) -> list[EventSource]:
+        """Everything that puts events on this life's timeline."""
+        context = self._scenario_context()
+        sources = list(self.benchmark.event_sources(context))
+        manifest = self.benchmark.source_manifest(context)
+        if manifest is not None and manifest.sessions:
+            starts = SessionStartSource(manifest.sessions)
+            sources += [starts, SessionEndSource(starts)]
+        sources += self.agent.event_sources(self.memory)
+        sources += self.memory.event_sources()
+        return sources
+
+    def stop(self, reason: str) -> None:
+        """End at the next safe point: when no session is open, or when the open one has closed."""
+        if self._open is None:
+            self.scheduler.stop(reason)
+        else:
+            self._stop_at_boundary = reason
+
+    def fail(self, failure: FailureClass, message: str) -> None:
+        """End the life now, with this failure."""
+        self.failure = self.failure or (failure, message)
+        self.log.fault(self.clock.now(), failure, message)
+        self.scheduler.stop(f"{failure}: {message}")
+
+    async def _tear_down(self) -> None:
+        await self.gateway.close()
+        if self._open is not None:
+            opened, self._open = self._open, None
+            await opened.sandbox.close()
+        await self.grading.close()
+
+    def _scenario_context(self) -> ScenarioContext:
+        return ScenarioContext(life=self.key, scenario=self.scenario, seed=self.settings.seed)
+
+    # --- time inside the sandbox ------------------------------------------------------------------------
+
+    def _clock_changed(self, change: str, now: int) -> None:
+        """The agent's processes run only while time flows, and see it from its first moment on."""
+        if self._open is not None and change == "flow":
+            self._open.sandbox.set_offset(self.clock.offset_ns())
+            self._open.sandbox.thaw()
+
+    def _before_time_stops(self) -> None:
+        if self._open is not None:
+            self._open.sandbox.freeze()
+
+    # --- sessions ---------------------------------------------------------------------------------------
+
+    def session_of(self, session: str) -> LiveSession | None:
+        return self._open.session if self._open is not None and self._open.plan.id == session else None
+
+    @property
+    def live_sandbox(self) -> Sandbox | None:
+        return self._open.sandbox if self._open is not None else None
+
+    async def open_session(self, plan: SessionPlan) -> None:
+        """A fresh sandbox with the state of the last boundary, and the harness started in it.
+
+        Raises:
+            LifeFailure: and then the life ends.
+        """
+        try:
+            await self._start_session(plan)
+        except LifeFailure as error:
+            self.fail(error.failure, f"session {plan.id} does not start: {error.message}")
+            raise
+
+    async def _start_session(self, plan: SessionPlan) -> None:
+        started = time.monotonic_ns()
+        frozen = self.clock.frozen_real_ns
+        sandbox = self.make_sandbox("agent")
+        context = AgentContext(
+            life=self.key,
+            session=plan,
+            memory=self.memory,
+            model=self.profile.model or self.profile.name,
+            base_url=f"{BASE_URL}/agent",
+            workdir=self.environment.workdir,
+            zone=self.scenario.zone,
+        )
+        session = LiveSession(
+            plan,
+            self.agent.channel(context),
+            self.scheduler,
+            self.log,
+            turn_timeout_s=self.settings.turn_s,
+            in_flight=self.calls.in_flight,
+            calls=lambda: self.calls.started,
+        )
+        calls = CallReader(sandbox.capture_dir / "calls.jsonl", plan.id, self.clock.sim_of_mono)
+        self._open = _Open(
+            plan, sandbox, context, self.snapshot(), self.clock.now(), started, frozen, session, calls
+        )
+        self.log.session_opened(plan)
+        sandbox.set_offset(self.clock.offset_ns())
+        await self.gateway.open(sandbox.gateway_dir, UIDS["proxy"], self._is_proxy)
+        await sandbox.start()
+        proxy = asyncio.ensure_future(self._start_proxy(sandbox))
+        try:
+            await self._restore(sandbox, context)
+            sandbox.set_offset(self.clock.offset_ns())
+            self.log.clock_probed(self.clock.now(), plan.id, await sandbox.probe_clock())
+        finally:
+            await proxy
+        launch = self.agent.launch(context)
+        provision = self.agent.provision(context)
+        if provision.files:
+            await sandbox.put_files(provision.files, "agent")
+        if self.environment.commands:
+            commands = {f"/home/agent/bin/{n}": data for n, data in self.environment.commands.items()}
+            await sandbox.put_files(commands, "agent", 0o755)
+        session.hold_time("harness start")
+        harness = await sandbox.spawn(
+            "harness",
+            launch.argv,
+            user="agent",
+            cwd=launch.cwd,
+            env={**launch.env, **provision.env},
+            on_output=self._harness_output(self._open),
+        )
+        self._open.harness = session.process = harness
+        self._open_watch = asyncio.ensure_future(self._watch_exit(harness, session))
+
+    async def _start_proxy(self, sandbox: Sandbox) -> None:
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        said: list[bytes] = []
+
+        def output(_: str, lines: list[bytes], __: int) -> None:
+            said.extend(lines)
+            if b"READY" in lines and not ready.done():
+                ready.set_result(None)
+
+        env = {"HOME": "/run/mitmproxy", "PATH": "/usr/bin:/bin"}
+        await sandbox.spawn("proxy", PROXY_ARGV, user="proxy", env=env, on_output=output, stdin=False)
+        try:
+            async with asyncio.timeout(PROXY_TIMEOUT_S):
+                await ready
+        except TimeoutError:
+            tail = b"\n".join(said[-10:]).decode("utf-8", "backslashreplace")
+            raise SandboxError(f"the capture proxy did not come up: {tail}") from None
+
+    async def _restore(self, sandbox: Sandbox, context: AgentContext) -> None:
+        await self.workspace.attach(sandbox)
+        for part, digest in self._saved.items():
+            if digest is not None:
+                log.debug("restore", part=part, digest=digest)
+                await sandbox.restore(self.store.path(digest), digest, "agent")
+
+    def _is_proxy(self, pid: int, uid: int) -> bool:
+        """Whether a peer of the gateway's socket is the proxy of the sandbox that is open."""
+        container = self._open.sandbox.container_id if self._open else None
+        if container is None or uid != UIDS["proxy"]:
+            return False
+        try:
+            return container in Path(f"/proc/{pid}/cgroup").read_text()
+        except OSError:
+            return False
+
+    def _harness_output(self, opened: _Open) -> Callable[[Any, list[bytes], int], None]:
+        def output(stream: Any, lines: list[bytes], mono_ns: int) -> None:
+            if stream == "stderr":
+                opened.stderr = (opened.stderr + lines)[-20:]
+            opened.session.on_output(stream, lines, mono_ns)
+
+        return output
+
+    async def _watch_exit(self, harness: Process, session: LiveSession) -> None:
+        session.on_exit(await harness.wait())
+
+    def session_failed(self, session: LiveSession) -> None:
+        """A session that never came up ends the life: every later one would fail in the same way."""
+        assert session.failure is not None
+        assert self._open is not None
+        said = b"\n".join(self._open.stderr).decode("utf-8", "backslashreplace")
+        failure, message = session.failure
+        self.fail(failure, f"the harness did not come up: {message}" + (f"\n{said}" if said else ""))
+
+    async def close_session(self, session_id: str) -> SessionRecord | None:
+        """Ask, wait, kill, prove; then save the state. Durable before it is called done."""
+        opened = self._open
+        if opened is None or opened.plan.id != session_id:
+            if not self.scheduler.board.known(Topic.SESSION_CLOSED, session_id):
+                self.scheduler.arrive(
+                    lambda: self.scheduler.board.publish(Topic.SESSION_CLOSED, session_id, None)
+                )
+            return None
+        session, sandbox = opened.session, opened.sandbox
+        session.stopping = True
+        if opened.harness is not None:
+            with self.clock.flow(f"stop of session {session_id}"):
+                await self._ask_to_stop(opened, opened.harness)
+                await sandbox.kill_user("agent")
+                await sandbox.kill_user("memory")
+            await self._open_watch
+        with self.clock.freeze(f"saving session {session_id}"):
+            session.abandon() if not session.settled else None
+            self._take_calls(None)
+            await self.workspace.detach()
+            durable = self.agent.durable_state(opened.context)
+            for part, paths in (
+                ("harness", durable.harness),
+                ("memory", (*durable.memory, *self.memory.durable_state())),
+            ):
+                if paths:
+                    self._saved[part] = self.store.adopt(await sandbox.save(paths, "agent"))
+            self.benchmark.checkpoint(self.hook_context(None, flowing=False))
+            await self.grading.close()
+            await self.gateway.close()
+            self._open = None
+            await sandbox.close()
+        failure, message = session.failure or (None, "")
+        record = SessionRecord(
+            id=session_id,
+            wake=opened.plan.wake,
+            started_sim_ns=opened.started_sim_ns,
+            ended_sim_ns=self.clock.now(),
+            real_ns=time.monotonic_ns() - opened.started_mono_ns,
+            overhead_real_ns=self.clock.frozen_real_ns - opened.frozen_before_ns,
+            turns=session.turns,
+            before=opened.before,
+            after=self.snapshot(),
+            failure=failure,
+            failure_message=message,
+        )
+        self.sessions.append(record)
+        self.log.session_closed(record)
+        self.scheduler.arrive(lambda: self.scheduler.board.publish(Topic.SESSION_CLOSED, session_id, record))
+        if self._stop_at_boundary is not None:
+            self.scheduler.stop(self._stop_at_boundary)
+        return record
+
+    async def _ask_to_stop(self, opened: _Open, harness: Process) -> None:
+        request = opened.session.channel.stop()
+        grace = min(request.grace_s, self.settings.stop_s)
+        with contextlib.suppress(OSError):
+            if request.write:
+                await harness.write(request.write)
+            if request.how == "close_stdin":
+                await harness.close_stdin()
+            else:
+                await harness.signal(getattr(signals, f"SIG{request.signal}"))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await harness.wait()
+
+    def snapshot(self) -> Snapshot:
+        """The states at rest."""
+        return Snapshot(
+            world=tree_digest(self.world_dir),
+            workspace=self.workspace.digest(),
+            harness=self._saved["harness"] or EMPTY,
+            memory=self._saved["memory"] or EMPTY,
+        )
+
+    # --- turns and judgments ----------------------------------------------------------------------------
+
+    def turn_settled(self, record: TurnRecord) -> None:
+        """Called by the log for every turn."""
+        self._turns[record.key] = record
+        self._take_calls(record.key)
+
+    def _take_calls(self, turn: str | None) -> None:
+        if self._open is None:
+            return
+        for record in self._open.calls.take(turn):
+            classified = record.model_copy(update={"call_class": self.agent.classify_call(record)})
+            for name, value in record.usage.model_dump().items():
+                self.usage[name] += value or 0
+            self.log.call(classified)
+
+    def turns_of(self, subject: Subject) -> list[TurnRecord]:
+        if subject.kind is SubjectKind.LIFE:
+            return list(self._turns.values())
+        if subject.kind is SubjectKind.SESSION:
+            return [t for t in self._turns.values() if t.session in subject.keys]
+        return [self._turns[key] for key in subject.keys]
+
+    def record_judgment(self, judgment: Judgment) -> None:
+        self.judgments.append(judgment)
+        self.log.judgment(self.clock.now(), judgment)
+        key = judgment.subject.key
+        self.scheduler.arrive(lambda: self.scheduler.board.publish(Topic.JUDGMENT, key, judgment))
+
+    # --- hooks and the world ----------------------------------------------------------------------------
+
+    def hook_owner(self, owner: Owner) -> Any:
+        """Whose `hook` is called."""
+        return {Owner.BENCHMARK: self.benchmark, Owner.AGENT: self.agent, Owner.MEMORY: self.memory}[owner]
+
+    def hook_context(self, sandbox: Sandbox | None, *, flowing: bool) -> EngineHookContext:
+        return EngineHookContext(
+            self.key,
+            self.scenario,
+            self.scheduler,
+            self.world_dir,
+            self.workspace,
+            self._benchmark_writes,
+            sandbox=sandbox,
+            flowing=flowing,
+        )
+
+    async def place(self, place: Place) -> Sandbox:
+        """The sandbox that a hook runs in."""
+        if place is Place.GRADER:
+            return await self.grading.sandbox()
+        if self._open is None:
+            raise LifeFailure(FailureClass.BENCHMARK, "a hook wants the sandbox while no session is open")
+        return self._open.sandbox
+
+    def _benchmark_writes(self, key: str, value: JsonDict) -> WorldWrite:
+        return self._world_wrote(
+            WorldWrite(seq=0, sim_ns=self.clock.now(), actor="benchmark", key=key, value=value)
+        )
+
+    def _world_wrote(self, write: WorldWrite) -> WorldWrite:
+        numbered = write.model_copy(update={"seq": len(self._world_log) + 1})
+        self._world_log.append(numbered)
+        self.log.world(numbered)
+        self.scheduler.arrive(lambda: self.scheduler.board.tell(Topic.WORLD_WRITE, numbered))
+        return numbered
+
+    async def refresh_world(self) -> None:
+        """Look at the world now; new writes reach the sources."""
+        if self._provider is None:
+            return
+        async with self._refreshing:
+            for write in await self._provider.refresh(self.hook_context(None, flowing=False)):
+                self._world_wrote(write)
+
+    async def _watch_world(self) -> None:
+        """Look every 250 ms while time flows."""
+        while True:
+            await asyncio.sleep(WORLD_POLL_S)
+            if self.clock.motion.value == "flow":
+                await self.refresh_world()
