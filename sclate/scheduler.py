@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -115,6 +116,8 @@ class Scheduler:
         self.seat = simpy.Resource(self.timeline, capacity=1)
         self.dispatches = 0
         self.lateness_ns: list[int] = []
+        self.by_source: Counter[str] = Counter()
+        self.by_primitive: Counter[str] = Counter()
         self._sources: list[Registered] = []
         self._entries: dict[str, Entry] = {}
         self._waiting_sources = 0
@@ -225,6 +228,8 @@ class Scheduler:
         self.dispatches += 1
         self.lateness_ns.append(lateness)
         effect = event.effect
+        self.by_source[event.source] += 1
+        self.by_primitive[effect.primitive] += 1
         self._write(
             "dispatch",
             event=event.id,

@@ -152,7 +152,7 @@ def py_fields(rules: Rules, text: str) -> dict[str, Any]:
 
 
 def csv_fields(rules: Rules, text: str) -> dict[str, Any]:
-    first = text.splitlines()[0].strip() if text else ""
+    first = text.split("\n", 1)[0].strip()
     mark = f"# {rules.meta}:"
     if not first.startswith(mark):
         raise Failed(f"first line does not start with {mark!r}")

@@ -1,0 +1,305 @@
+"""A MetaClaw-Bench folder, loaded and checked.
+
+The layout is upstream's: `all_tests.json` names the days; `eval/<day>/questions.json` has each day's rounds;
+`openclaw_state/agents/<agent>/sessions/<session>.jsonl` has the user's first message and the day's date;
+`workspaces/shared/` has the workspace's root files and a folder of inputs a day. Every fault is a
+`DataError` that names the file and, where there is one, the round.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from sclate_adapters import NS_PER_S
+from sclate_adapters.base import JsonDict, SimNs
+from sclate_adapters.errors import DataError
+
+SOURCE = "MetaClaw-Bench comes from the repository aiming-lab/MetaClaw, folder benchmark/data/metaclaw-bench"
+VARIANTS = {(30, 346): "full", (12, 61): "small"}
+DAY_FOLDER = re.compile(r"day\d+")
+
+
+class Shape(BaseModel):
+    """JSON as upstream writes it; keys that are not read are left alone."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class FileCheck(Shape):
+    """A round that is judged by a command's exit status in the workspace."""
+
+    command: str = Field(min_length=1)
+    expect_exit: int = 0
+    timeout: float = Field(30.0, gt=0, description="real seconds")
+    expect_stdout: str | None = None
+    expect_stdout_regex: bool = False
+
+    @model_validator(mode="after")
+    def _pattern_compiles(self) -> FileCheck:
+        if self.expect_stdout_regex and self.expect_stdout is not None:
+            re.compile(self.expect_stdout)
+        return self
+
+
+class Choice(Shape):
+    """A round that is judged by the letters in the answer's first box."""
+
+    options: dict[str, str] = Field(min_length=2)
+    answer: frozenset[str] = Field(min_length=1)
+
+    @field_validator("answer", mode="before")
+    @classmethod
+    def _letters(cls, value: Any) -> frozenset[str]:
+        """Upstream takes every ASCII letter of a text, or of a list's items."""
+        items = value if isinstance(value, list) else [value]
+        return frozenset(c.upper() for item in items for c in re.findall("[A-Za-z]", str(item)))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Choice:
+        if odd := [o for o in self.options if not re.fullmatch("[A-Z]", o)]:
+            raise ValueError(f"options are named by one letter A-Z, not {odd}")
+        if beyond := sorted(self.answer - set(self.options)):
+            raise ValueError(f"the answer has {beyond}, which are no options")
+        return self
+
+
+class Feedback(Shape):
+    """`correct` and `incorrect` (file rounds), or `correct` and a text an option (choice rounds)."""
+
+    correct: str = ""
+    incorrect: str = ""
+    options: dict[str, str] = Field(default_factory=dict)
+
+
+class Round(Shape):
+    """One question. `extra` is a benchmark's own addition, under the key `sclate`."""
+
+    id: str = Field(min_length=1)
+    type: Literal["file_check", "multi_choice"]
+    question: str = Field(min_length=1)
+    feedback: Feedback
+    check: FileCheck | None = None
+    choice: Choice | None = None
+    extra: JsonDict = Field(default_factory=dict, alias="sclate")
+
+
+class Day(BaseModel):
+    """One day as loaded: one session. Instants are simulated, ns UTC."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    title: str
+    tags: tuple[str, ...]
+    start_ns: SimNs
+    intro_ns: SimNs
+    intro: str
+    intro_reply: str
+    rounds: tuple[Round, ...]
+    extra: JsonDict
+
+
+class Dataset(BaseModel):
+    """All days of a folder, in order, with what stands in the workspace."""
+
+    model_config = ConfigDict(frozen=True)
+
+    root: Path
+    name: str
+    days: tuple[Day, ...]
+    extra: JsonDict
+
+    @property
+    def rounds(self) -> int:
+        return sum(len(day.rounds) for day in self.days)
+
+    @property
+    def variant(self) -> str:
+        """`full`, `small`, or `custom` for any other number of days and rounds."""
+        return VARIANTS.get((len(self.days), self.rounds), "custom")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know about this folder although nothing is wrong with it."""
+        if self.variant != "custom":
+            return ()
+        known = " or ".join(f"{d} days and {r} rounds ({name})" for (d, r), name in VARIANTS.items())
+        return (f"{len(self.days)} days and {self.rounds} rounds; as published it has {known}",)
+
+    def root_files(self) -> dict[str, bytes]:
+        """What the workspace holds from the first day on: everything but the days' folders."""
+        base = self.root / "workspaces" / "shared"
+        return {
+            path: data for path, data in _files(base) if not DAY_FOLDER.fullmatch(path.partition("/")[0])
+        }
+
+    def day_files(self, day: str) -> dict[str, bytes]:
+        """A day's inputs, by path in the workspace."""
+        base = self.root / "workspaces" / "shared"
+        return {f"{day}/{path}": data for path, data in _files(base / day)}
+
+    def scripts(self) -> dict[str, bytes]:
+        """Upstream's own checkers by file name, where the user's folder has them."""
+        base = self.root / "eval" / "scripts"
+        return {path: data for path, data in _files(base) if path.endswith(".py")} if base.is_dir() else {}
+
+    def digest(self) -> str:
+        """`sha256:...` over every file of the folder that can change a result."""
+        total = sha256()
+        for folder in ("eval", "openclaw_state", "workspaces"):
+            for path, data in _files(self.root / folder):
+                total.update(f"{folder}/{path}\0{len(data)}\0".encode() + data)
+        total.update((self.root / "all_tests.json").read_bytes())
+        return "sha256:" + total.hexdigest()
+
+
+def load(root: Path) -> Dataset:
+    """Load and check a folder that holds `all_tests.json`.
+
+    Raises:
+        DataError: something is missing, truncated or contradicts itself.
+    """
+    top = root / "all_tests.json"
+    if not top.is_file():
+        nested = next(root.rglob("all_tests.json"), None) if root.is_dir() else None
+        hint = f"give --data {nested.parent}" if nested else f"give the folder that holds it. {SOURCE}"
+        raise DataError(f"no all_tests.json in {root}", "it names the days", hint)
+    for folder in ("eval", "openclaw_state/agents", "workspaces/shared"):
+        if not (root / folder).is_dir():
+            raise DataError(
+                f"no folder {folder} in {root}",
+                "the layout is all_tests.json, eval/, openclaw_state/agents/, workspaces/shared/",
+                f"fetch the folder whole. {SOURCE}",
+            )
+    tests = _json(top)
+    entries = tests.get("test") if isinstance(tests, dict) else None
+    if not isinstance(entries, list) or not entries:
+        _bad(top, "it has no list `test` of days")
+    days = tuple(_day(root, top, entry) for entry in entries)
+    _unique(top, "day", [day.id for day in days])
+    for before, after in zip(days, days[1:], strict=False):
+        if after.start_ns <= before.start_ns:
+            _bad(top, f"{after.id} does not start after {before.id}")
+    return Dataset(root=root, name=str(tests.get("name", "")), days=days, extra=tests.get("sclate", {}))
+
+
+def _day(root: Path, top: Path, entry: Any) -> Day:
+    wanted = ("id", "agent", "session", "eval")
+    if not isinstance(entry, dict) or not all(isinstance(entry.get(k), str) for k in wanted):
+        _bad(top, f"a day needs the texts {', '.join(wanted)}: {str(entry)[:80]}")
+    for key in wanted:
+        if not re.fullmatch(r"[\w.-]+", entry[key]) or entry[key].startswith("."):
+            _bad(top, f"{key} {entry[key]!r} is not a plain file name")
+    questions = root / "eval" / entry["eval"] / "questions.json"
+    if not (root / "workspaces" / "shared" / entry["id"]).is_dir():
+        _bad(top, f"{entry['id']} has no inputs: no folder workspaces/shared/{entry['id']}")
+    session = root / "openclaw_state" / "agents" / entry["agent"] / "sessions" / f"{entry['session']}.jsonl"
+    return Day(
+        id=entry["id"],
+        title=str(entry.get("desc", entry["id"])),
+        tags=tuple(entry.get("preference_tags", ())),
+        rounds=_rounds(questions),
+        extra=entry.get("sclate", {}),
+        **_session(session),
+    )
+
+
+def _rounds(path: Path) -> tuple[Round, ...]:
+    group = _json(path)
+    if isinstance(group, list) and len(group) == 1:
+        group = group[0]
+    if not isinstance(group, dict) or not isinstance(group.get("rounds"), list) or not group["rounds"]:
+        _bad(path, "it has no list `rounds`")
+    rounds = tuple(_round(path, number, entry) for number, entry in enumerate(group["rounds"], 1))
+    _unique(path, "round", [r.id for r in rounds])
+    return rounds
+
+
+def _round(path: Path, number: int, entry: Any) -> Round:
+    name = entry.get("id", f"number {number}") if isinstance(entry, dict) else f"number {number}"
+    try:
+        if not isinstance(entry, dict):
+            raise ValueError("it is no object")
+        if entry.get("update"):
+            raise ValueError("it has updates; the published data has none and they are not supported")
+        kind, fields = entry.get("type"), {k: v for k, v in entry.items() if k not in ("eval", "update")}
+        if kind == "file_check":
+            fields["check"] = FileCheck.model_validate(entry.get("eval"))
+        elif kind == "multi_choice":
+            fields["choice"] = Choice.model_validate(entry.get("eval"))
+        return Round.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        _bad(path, f"round {name}: {'.'.join(map(str, first['loc']))}: {first['msg']}")
+    except (ValueError, re.error) as error:
+        _bad(path, f"round {name}: {error}")
+
+
+def _session(path: Path) -> dict[str, Any]:
+    """Start, first message, its instant and the reply that upstream puts before the first round."""
+    start: SimNs | None = None
+    said: list[tuple[str, str, SimNs]] = []
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        try:
+            record = json.loads(line)
+            if record["type"] == "session":
+                start = _instant(record["timestamp"])
+            elif record["type"] == "message":
+                message = record["message"]
+                texts = [part["text"] for part in message["content"] if part["type"] == "text"]
+                said.append((message["role"], "\n".join(texts), _instant(record["timestamp"])))
+        except (ValueError, KeyError, TypeError) as error:
+            _bad(path, f"line {number}: {type(error).__name__}: {error}")
+    if start is None or [role for role, *_ in said] != ["user", "assistant"]:
+        _bad(path, "a session has a header, one message of the user and one reply")
+    (_, intro, intro_ns), (_, reply, _) = said
+    if intro_ns < start:
+        _bad(path, "the first message comes before the session's start")
+    return {"start_ns": start, "intro_ns": intro_ns, "intro": intro, "intro_reply": reply}
+
+
+def _instant(text: str) -> SimNs:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return round(moment.timestamp() * 1000) * (NS_PER_S // 1000)
+
+
+def _unique(path: Path, what: str, ids: list[str]) -> None:
+    for one in ids:
+        if ids.count(one) > 1:
+            _bad(path, f"two {what}s are called {one}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        _bad(path, "it is missing")
+    except UnicodeDecodeError as error:
+        _bad(path, f"it is not UTF-8: {error}")
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(_text(path))
+    except ValueError as error:
+        _bad(path, f"it is truncated or no JSON: {error}")
+
+
+def _files(base: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(base.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(base).as_posix(), path.read_bytes()
+
+
+def _bad(path: Path, why: str) -> NoReturn:
+    raise DataError(f"{path} is not as MetaClaw-Bench has it", why, f"fetch the folder anew. {SOURCE}")

@@ -1,0 +1,256 @@
+"""A run: its folder, its lives one after another, its result."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from sclate import registry
+from sclate.config import RunConfig
+from sclate.errors import FailureClass
+from sclate.life import Life, LifeSettings
+from sclate.lifelog import LifeLog
+from sclate.model_calls import parse_latency
+from sclate.progress import Progress
+from sclate.sandbox.build import ensure_all
+from sclate.sandbox.docker import DockerSandbox
+from sclate.sandbox.engine import docker_client
+from sclate.sandbox.protocol import Limits, Sandbox, SandboxSpec
+from sclate.trace import TraceWriter, dumps
+from sclate_adapters.agent import AgentAdapter
+from sclate_adapters.base import CONTRACT_VERSION, JsonDict, Record
+from sclate_adapters.benchmark import BenchmarkAdapter, Scenario
+from sclate_adapters.memory import MemorySystem
+from sclate_adapters.models import ModelBackend
+from sclate_adapters.records import LifeKey
+
+log = structlog.get_logger()
+
+
+class LifeSummary(Record):
+    """What came of one life. Figures are the benchmark's own, named by it; None is missing, never 0."""
+
+    key: LifeKey
+    figures: dict[str, float | None]
+    judged: int
+    passed: int
+    missing: int
+    sessions: int
+    wake_sessions: int
+    turns: int
+    calls: int
+    tokens: dict[str, int]
+    simulated_s: float
+    real_s: float
+    frozen_real_s: float
+    sources: dict[str, int]
+    effects: dict[str, int]
+    lateness_p99_ms: float | None
+    failure: FailureClass | None = None
+    failure_message: str = ""
+    interrupted: bool = False
+
+    @property
+    def compression(self) -> float | None:
+        """Simulated over real time."""
+        return self.simulated_s / self.real_s if self.real_s else None
+
+
+class RunSummary(Record):
+    """`result.json` of a run."""
+
+    v: int = 1
+    benchmark: str
+    arm: str
+    model: str
+    keyless: bool
+    lives: tuple[LifeSummary, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every life was lived to its end without a failure that is not the agent's."""
+        return all(life.failure in (None, FailureClass.AGENT) for life in self.lives)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Durable and whole, or not there at all."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as out:
+        out.write(dumps(value) + b"\n")
+        os.fsync(out.fileno())
+    partial.rename(path)
+
+
+class Run:
+    """One call of `sclate run`."""
+
+    def __init__(self, config: RunConfig, progress: Progress) -> None:
+        self.config = config
+        self.progress = progress
+        self.interrupted: str | None = None
+        self._life: Life | None = None
+        benchmark: type[BenchmarkAdapter] = registry.load("benchmarks", config.benchmark.name)
+        agent: type[AgentAdapter] = registry.load("agents", config.agent.name)
+        memory: type[MemorySystem] = registry.load("memories", config.memory.name)
+        self.benchmark = benchmark(config.benchmark.data, config.benchmark.options)
+        self.agent = agent(config.agent.options)
+        self.memory = memory(config.memory.options, frozen=config.memory.frozen)
+        self.profile = config.profile()
+        self.latency_ns = parse_latency(config.clock.latency)
+        self.arm = f"{config.agent.name}+{config.memory.name}"
+
+    def scenarios(self) -> list[Scenario]:
+        """The scenarios that were asked for."""
+        settings = self.config.benchmark
+        found = self.benchmark.scenarios(settings.split, settings.limit, self.config.seed)
+        return [s for s in found if settings.selects(s.id)]
+
+    def interrupt(self, reason: str) -> None:
+        """End at the next safe point."""
+        self.interrupted = reason
+        if self._life is not None:
+            self._life.stop(reason)
+
+    async def execute(self, folder: Path) -> RunSummary:
+        """Live all lives; `folder` exists and is empty."""
+        scenarios = self.scenarios()
+        built = ensure_all(self.progress.note)
+        client = docker_client()
+        (folder / "lives").mkdir()
+        write_json(folder / "lock.json", self._lock(built.image, built.runtime.name))
+        summaries = []
+        try:
+            for scenario in scenarios:
+                for sample in range(self.config.samples):
+                    if self.interrupted is not None:
+                        break
+                    key = LifeKey(scenario=scenario.id, arm=self.arm, sample=sample)
+
+                    def make_sandbox(role: str, scenario: Scenario = scenario) -> Sandbox:
+                        return DockerSandbox(self._spec(role, scenario, built.image, built.runtime), client)
+
+                    summaries.append(await self._live(key, scenario, make_sandbox, folder / "lives"))
+        finally:
+            client.close()
+        summary = RunSummary(
+            benchmark=self.config.benchmark.name,
+            arm=self.arm,
+            model=self.profile.name,
+            keyless=self.profile.backend is not None,
+            lives=tuple(summaries),
+        )
+        write_json(folder / "result.json", summary)
+        return summary
+
+    def _spec(self, role: Any, scenario: Scenario, image: str, runtime: Path) -> SandboxSpec:
+        environment = self.benchmark.environment(scenario)
+        resources = environment.resources
+        return SandboxSpec(
+            image=self.config.sandbox.image or environment.image or image,
+            runtime=runtime,
+            role=role,
+            limits=Limits(
+                resources.memory_mb, resources.pids, resources.workspace_mb, resources.home_mb, resources.tmp_mb
+            ),
+            labels=owner_labels(),
+            workdir=environment.workdir,
+            zone=scenario.zone,
+        )
+
+    async def _live(
+        self, key: LifeKey, scenario: Scenario, make_sandbox: Any, lives: Path
+    ) -> LifeSummary:
+        folder = lives / key.slug()
+        folder.mkdir()
+        backend: ModelBackend | None = None
+        if self.profile.backend is not None:
+            backend = registry.load("models", self.profile.backend)(**self.profile.options)
+        budgets = self.config.budgets
+        settings = LifeSettings(
+            seed=self.config.seed, latency_ns=self.latency_ns, turn_s=budgets.turn_s, stop_s=budgets.stop_s
+        )
+        write_json(folder / "life.json", {"v": 1, "key": key, "seed": settings.seed, "scenario": scenario})
+        started = time.monotonic()
+        with TraceWriter(folder / "trace.jsonl") as trace:
+            lifelog = LifeLog(folder, trace)
+            life = self._life = Life(
+                key,
+                scenario,
+                self.benchmark,
+                self.agent,
+                self.memory,
+                self.profile,
+                backend,
+                make_sandbox,
+                folder,
+                settings,
+                lifelog,
+            )
+            lifelog.on_turn = life.turn_settled
+            lifelog.on_session = lambda plan: self.progress.session(plan, life)
+            lifelog.on_judgment = lambda judgment: self.progress.judged(judgment, life)
+            trace.write(scenario.start_ns, "run", {"life": key, "scenario": scenario.id, "zone": scenario.zone})
+            self.progress.life_started(life)
+            await life.run()
+            self._life = None
+            summary = self._summary(life, time.monotonic() - started)
+            trace.write(life.clock.now(), "end", {"result": summary})
+        write_json(folder / "result.json", summary)
+        self.progress.life_ended(summary)
+        return summary
+
+    def _summary(self, life: Life, real_s: float) -> LifeSummary:
+        lateness = sorted(life.scheduler.lateness_ns)
+        judged = life.judgments
+        return LifeSummary(
+            key=life.key,
+            figures=self.benchmark.figures(life.scenario, judged),
+            judged=len(judged),
+            passed=sum(j.passed is True for j in judged),
+            missing=sum(j.score is None for j in judged),
+            sessions=sum(not s.wake for s in life.sessions),
+            wake_sessions=sum(s.wake for s in life.sessions),
+            turns=sum(s.turns for s in life.sessions),
+            calls=life.calls.finished,
+            tokens=dict(life.usage),
+            simulated_s=(life.clock.now() - life.scenario.start_ns) / 1e9,
+            real_s=real_s,
+            frozen_real_s=life.clock.frozen_real_ns / 1e9,
+            sources=dict(Counter(life.scheduler.by_source)),
+            effects=dict(Counter(life.scheduler.by_primitive)),
+            lateness_p99_ms=lateness[int(len(lateness) * 0.99)] / 1e6 if lateness else None,
+            failure=life.failure[0] if life.failure else None,
+            failure_message=life.failure[1] if life.failure else "",
+            interrupted=self.interrupted is not None,
+        )
+
+    def _lock(self, image: str, runtime: str) -> JsonDict:
+        """Versions and digests of what could change a result."""
+        return {
+            "v": 1,
+            "sclate": version("sclate"),
+            "contract": CONTRACT_VERSION,
+            "python": platform.python_version(),
+            "benchmark": self.benchmark.metadata,
+            "agent": {"name": self.agent.name, "version": self.agent.version},
+            "memory": self.memory.describe(),
+            "model": self.profile.model_dump(mode="json", exclude={"key_env"}),
+            "image": image,
+            "runtime": runtime,
+            "seed": self.config.seed,
+            "latency": self.config.clock.latency,
+        }
+
+
+def owner_labels() -> dict[str, str]:
+    """Labels by which `sclate clean` tells whose a container is: our pid and when we started."""
+    pid = os.getpid()
+    started = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+    return {"sclate": "1", "sclate.owner.pid": str(pid), "sclate.owner.start": started}
