@@ -149,7 +149,7 @@ class Dataset(BaseModel):
     def scripts(self) -> dict[str, bytes]:
         """Upstream's own checkers by file name, where the user's folder has them."""
         base = self.root / "eval" / "scripts"
-        return {path: data for path, data in _files(base) if path.endswith(".py")} if base.is_dir() else {}
+        return {path: data for path, data in _files(base) if re.fullmatch(r"\w+\.py", path)}
 
     def digest(self) -> str:
         """`sha256:...` over every file of the folder that can change a result."""

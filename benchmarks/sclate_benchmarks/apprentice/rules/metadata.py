@@ -61,7 +61,7 @@ class HeaderStyle:
                 style = style or self.own_time
                 out[name] = style.write(moment) if style else moment.plain()
             else:
-                out[name] = value or "apprentice"
+                out[name] = value or ("apprentice" if name.endswith(("or", "er", "by")) else "ready")
         return out
 
     def missing(self, facts: Mapping[str, str]) -> list[str]:

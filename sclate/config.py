@@ -1,0 +1,223 @@
+"""What a run is told to do: defaults, a TOML file, `SCLATE_` variables, flags, `--set`; later ones win."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from sclate.errors import PrerequisiteError
+from sclate_adapters.models import ModelProfile
+
+ENV_PREFIX = "SCLATE_"
+RESERVED_ENV = {
+    "SCLATE_CACHE",
+    "SCLATE_CA_BUNDLE",
+    "SCLATE_DEBIAN_MIRROR",
+    "SCLATE_INSTALL",
+    "SCLATE_TEST_SEED",
+}
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BenchmarkSettings(Settings):
+    name: str = "workmonth"
+    data: Path | None = None
+    split: str = "all"
+    limit: int | None = Field(None, ge=1)
+    scenarios: str = "*"
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    def selects(self, scenario: str) -> bool:
+        return fnmatch.fnmatchcase(scenario, self.scenarios)
+
+
+class AgentSettings(Settings):
+    name: str = "reference"
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class MemorySettings(Settings):
+    name: str = "native"
+    frozen: bool = False
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class SandboxSettings(Settings):
+    backend: Literal["docker"] = "docker"
+    image: str | None = None
+
+
+class ClockSettings(Settings):
+    latency: str = "real"
+
+
+class Budgets(Settings):
+    """Real seconds. Inner ones are smaller than those that hold them."""
+
+    start_s: float = Field(120, gt=0)
+    turn_s: float = Field(300, gt=0)
+    grade_s: float = Field(120, gt=0)
+    stop_s: float = Field(30, gt=0)
+    session_s: float = Field(7_200, gt=0)
+    total_s: float = Field(172_800, gt=0)
+
+    @model_validator(mode="after")
+    def _nested(self) -> Budgets:
+        for name in ("start_s", "turn_s", "grade_s", "stop_s"):
+            if getattr(self, name) >= self.session_s:
+                raise ValueError(f"budgets must nest: {name} must be smaller than session_s")
+        if self.session_s >= self.total_s:
+            raise ValueError("budgets must nest: session_s must be smaller than total_s")
+        return self
+
+
+class RunConfig(Settings):
+    """One run."""
+
+    benchmark: BenchmarkSettings = BenchmarkSettings()
+    agent: AgentSettings = AgentSettings()
+    memory: MemorySettings = MemorySettings()
+    model: str = "apprentice"
+    models: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    sandbox: SandboxSettings = SandboxSettings()
+    clock: ClockSettings = ClockSettings()
+    budgets: Budgets = Budgets()
+    seed: int = 0
+    samples: int = Field(1, ge=1)
+    out: Path | None = None
+
+    def profile(self) -> ModelProfile:
+        """The model's profile: one of [models.NAME], else the keyless backend of that name."""
+        if self.model in self.models:
+            try:
+                return ModelProfile(name=self.model, **self.models[self.model])
+            except ValidationError as error:
+                raise _invalid(error, f"[models.{self.model}]") from None
+        return ModelProfile(name=self.model, backend=self.model, model=self.model)
+
+
+class Origins(dict[str, str]):
+    """Where each value came from, by dotted key; what is not in it is a default."""
+
+
+def load(
+    file: Path | None, env: Mapping[str, str], flags: Mapping[str, Any], overrides: Sequence[str]
+) -> tuple[RunConfig, Origins]:
+    """Put a configuration together.
+
+    Args:
+        flags: dotted key -> value, only those that were given.
+        overrides: `a.b=c`, values as in TOML (a bare word is a string).
+
+    Raises:
+        PrerequisiteError: names the file and line, the variable or the key, and the fix.
+    """
+    tree: dict[str, Any] = {}
+    origins = Origins()
+    if file is not None:
+        _merge(tree, _read(file), origins, f"file {file.name}")
+    for name in sorted(env):
+        if name.startswith(ENV_PREFIX) and name not in RESERVED_ENV:
+            key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
+            _put(tree, key, _value(env[name]), origins, f"environment {name}")
+    for key, value in flags.items():
+        _put(tree, key, value, origins, "flag")
+    for override in overrides:
+        key, eq, text = override.partition("=")
+        if not eq or not key:
+            raise PrerequisiteError(
+                f"--set {override!r} is no override", "it has the form a.b=value", "--set clock.latency=fixed=2"
+            )
+        _put(tree, key, _value(text), origins, "--set")
+    try:
+        return RunConfig.model_validate(tree), origins
+    except ValidationError as error:
+        raise _invalid(error, origins) from None
+
+
+def provenance(config: RunConfig, origins: Origins) -> list[tuple[str, Any, str]]:
+    """Every value with its dotted key and where it came from."""
+    rows: list[tuple[str, Any, str]] = []
+
+    def walk(prefix: str, value: Any) -> None:
+        if isinstance(value, dict) and value:
+            for name, inner in value.items():
+                walk(f"{prefix}.{name}" if prefix else name, inner)
+        else:
+            rows.append((prefix, value, origins.get(prefix, "default")))
+
+    walk("", config.model_dump(mode="json"))
+    return rows
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise PrerequisiteError(f"{file} is no valid TOML", str(error), "mend that line") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PrerequisiteError(f"{file} cannot be read", str(error), "name a readable TOML file") from None
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _merge(tree: dict[str, Any], more: Mapping[str, Any], origins: Origins, origin: str, at: str = "") -> None:
+    for name, value in more.items():
+        key = f"{at}.{name}" if at else name
+        if isinstance(value, dict):
+            _merge(tree.setdefault(name, {}), value, origins, origin, key)
+        else:
+            tree[name] = value
+            origins[key] = origin
+
+
+def _put(tree: dict[str, Any], key: str, value: Any, origins: Origins, origin: str) -> None:
+    *folders, last = key.split(".")
+    for name in folders:
+        inner = tree.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise PrerequisiteError(f"{key}: {name} is a value, not a table", f"from {origin}", "check the key")
+        tree = inner
+    tree[last] = value
+    origins[key] = origin
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    return list(model.model_fields)
+
+
+def _invalid(error: ValidationError, where: Origins | str) -> PrerequisiteError:
+    first = error.errors()[0]
+    key = ".".join(str(x) for x in first["loc"])
+    origin = where if isinstance(where, str) else where.get(key, "the configuration")
+    if first["type"] == "extra_forbidden":
+        known: list[str] = []
+        model: Any = RunConfig
+        for part in first["loc"][:-1]:
+            model = model.model_fields[str(part)].annotation if hasattr(model, "model_fields") else None
+        if hasattr(model, "model_fields"):
+            known = _keys(model)
+        near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
+        return PrerequisiteError(
+            f"unknown setting {key!r}",
+            f"from {origin}; known here: {', '.join(known)}",
+            f"did you mean {near[0]!r}?" if near else "sclate run --print-config shows all settings",
+        )
+    message = first["msg"].removeprefix("Value error, ")
+    return PrerequisiteError(
+        f"setting {key or 'budgets'}: {message}", f"from {origin}", "sclate run --print-config shows all settings"
+    )
