@@ -1,0 +1,50 @@
+"""`sclate model serve`: a keyless model on a loopback port."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated
+
+import typer
+
+from sclate import registry
+from sclate.cli.console import out
+from sclate.errors import PrerequisiteError
+from sclate.models.serve import serve as serve_backend
+
+app = typer.Typer(no_args_is_help=True, help="Models without a key.")
+
+
+@app.callback()
+def _group() -> None:
+    """Models without a key."""
+
+
+@app.command("serve")
+def serve(
+    name: Annotated[str, typer.Argument(help="A keyless model, see `sclate list models`.")],
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 picks one.")] = 0,
+    option: Annotated[list[str] | None, typer.Option(help="name=value for the model.")] = None,
+) -> None:
+    """Serve it until interrupted."""
+    options = {}
+    for pair in option or []:
+        key, _, value = pair.partition("=")
+        try:
+            options[key] = json.loads(value)
+        except ValueError:
+            options[key] = value
+    try:
+        backend = registry.load("models", name)(**options)
+    except TypeError as error:
+        raise PrerequisiteError(
+            f"model {name!r} does not take these options", str(error), "see docs/models"
+        ) from None
+
+    async def main() -> None:
+        async with serve_backend(backend, port) as url:
+            out.print(f"serving {name} at {url}")
+            await asyncio.Event().wait()
+
+    asyncio.run(main())

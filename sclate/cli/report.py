@@ -1,0 +1,66 @@
+"""The summary of a run, as it is printed at its end and again later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from sclate.cli.console import out
+from sclate.errors import PrerequisiteError
+from sclate.progress import plain
+from sclate.run import LifeSummary, RunSummary
+
+
+def report(folder: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
+    """Print the summary of a finished run."""
+    try:
+        summary = RunSummary.model_validate_json((folder / "result.json").read_bytes())
+    except FileNotFoundError:
+        raise PrerequisiteError(
+            f"{folder} holds no finished run", "result.json is missing", "name a folder that `sclate run` made"
+        ) from None
+    except ValidationError as error:
+        raise PrerequisiteError(
+            f"{folder / 'result.json'} is damaged", str(error.errors()[0]["msg"]), "run it again"
+        ) from None
+    print_summary(summary, folder)
+
+
+def print_summary(summary: RunSummary, folder: Path) -> None:
+    """What came of it, in lines."""
+    for line in summary_lines(summary, folder):
+        out.print(plain(line), soft_wrap=True)
+
+
+def summary_lines(summary: RunSummary, folder: Path) -> list[str]:
+    head = f"{summary.benchmark} lived by {summary.arm}, model {summary.model}"
+    lines = [head + (" (no model: not a benchmark result)" if summary.keyless else "")]
+    for life in summary.lives:
+        lines += _life_lines(life)
+    return [*lines, f"run folder: {folder}"]
+
+
+def _life_lines(life: LifeSummary) -> list[str]:
+    compression = f"{life.compression:,.0f}x" if life.compression else "-"
+    lines = [
+        f"life {life.key.slug()}",
+        f"  judged {life.judged}, passed {life.passed}, missing {life.missing}",
+    ]
+    for name, value in life.figures.items():
+        lines.append(f"  {name}: {'missing' if value is None else f'{value:.4f}'}")
+    wakes = f" + {life.wake_sessions} wake" if life.wake_sessions else ""
+    days, real = life.simulated_s / 86_400, life.real_s
+    lines += [
+        f"  {life.sessions} sessions{wakes}, {life.turns} turns, {life.calls} model calls",
+        f"  {days:.1f} simulated days in {real:.0f} s ({compression}), {life.frozen_real_s:.0f} s of it frozen",
+    ]
+    if life.lateness_p99_ms is not None:
+        lines.append(f"  lateness of dispatches p99 {life.lateness_p99_ms:.1f} ms")
+    if life.interrupted:
+        lines.append("  interrupted at a session boundary")
+    if life.failure is not None:
+        lines.append(f"  failed ({life.failure}): {life.failure_message}")
+    return lines

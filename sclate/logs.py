@@ -1,0 +1,52 @@
+"""structlog into the run's `run.log`, one JSON object a line, without secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+import structlog
+
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD")
+SECRET_TEXT = re.compile(r"\b(?:sk|key|pat|ghp)[-_][A-Za-z0-9_\-]{12,}")
+REDACTED = "(redacted)"
+
+
+def redact(text: str) -> str:
+    """Without the values of variables that hold secrets, and without what looks like a key."""
+    for name, value in os.environ.items():
+        if SECRET_NAME.search(name) and len(value) >= 8:
+            text = text.replace(value, REDACTED)
+    return SECRET_TEXT.sub(REDACTED, text)
+
+
+def open_log(path: Path) -> IO[str]:
+    """Send the log of this process to a file; returns it, to be closed."""
+    out = path.open("a", encoding="utf-8")
+
+    def render(_: Any, __: str, event: Any) -> str:
+        return redact(orjson.dumps(event, default=str).decode())
+
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            render,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    return out
+
+
+def silence() -> None:
+    """No log, for commands that have no run."""
+    structlog.configure(processors=[_drop])
+
+
+def _drop(_: Any, __: str, ___: Any) -> Any:
+    raise structlog.DropEvent
