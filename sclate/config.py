@@ -135,7 +135,9 @@ def load(
         key, eq, text = override.partition("=")
         if not eq or not key:
             raise PrerequisiteError(
-                f"--set {override!r} is no override", "it has the form a.b=value", "--set clock.latency=fixed=2"
+                f"--set {override!r} is no override",
+                "it has the form a.b=value",
+                "--set clock.latency=fixed=2",
             )
         _put(tree, key, _value(text), origins, "--set")
     try:
@@ -175,7 +177,9 @@ def _value(text: str) -> Any:
         return text
 
 
-def _merge(tree: dict[str, Any], more: Mapping[str, Any], origins: Origins, origin: str, at: str = "") -> None:
+def _merge(
+    tree: dict[str, Any], more: Mapping[str, Any], origins: Origins, origin: str, at: str = ""
+) -> None:
     for name, value in more.items():
         key = f"{at}.{name}" if at else name
         if isinstance(value, dict):
@@ -190,7 +194,9 @@ def _put(tree: dict[str, Any], key: str, value: Any, origins: Origins, origin: s
     for name in folders:
         inner = tree.setdefault(name, {})
         if not isinstance(inner, dict):
-            raise PrerequisiteError(f"{key}: {name} is a value, not a table", f"from {origin}", "check the key")
+            raise PrerequisiteError(
+                f"{key}: {name} is a value, not a table", f"from {origin}", "check the key"
+            )
         tree = inner
     tree[last] = value
     origins[key] = origin
@@ -219,5 +225,7 @@ def _invalid(error: ValidationError, where: Origins | str) -> PrerequisiteError:
         )
     message = first["msg"].removeprefix("Value error, ")
     return PrerequisiteError(
-        f"setting {key or 'budgets'}: {message}", f"from {origin}", "sclate run --print-config shows all settings"
+        f"setting {key or 'budgets'}: {message}",
+        f"from {origin}",
+        "sclate run --print-config shows all settings",
     )

@@ -12,7 +12,7 @@ import itertools
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -33,6 +33,8 @@ ROUTES = ("agent", "memory")
 FORWARDED_HEADERS = {"content-type", "accept", "anthropic-version", "anthropic-beta", "user-agent"}
 RETRY_STATUS = {408, 409, 429, 500, 502, 503, 504, 529}
 MAX_BODY = 64 << 20
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
@@ -108,14 +110,24 @@ class Gateway:
     async def open(self, folder: Path, uid: int, allowed: Callable[[int, int], bool]) -> None:
         """Listen on `folder/gateway.sock`, for `uid` only."""
         self._allowed = allowed
-        app = web.Application(client_max_size=MAX_BODY)
-        app.router.add_route("*", "/{tail:.*}", self._handle)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
-        await self._runner.setup()
         path = folder / "gateway.sock"
-        await web.UnixSite(self._runner, str(path)).start()
+        await web.UnixSite(await self._server(self._handle), str(path)).start()
         os.chown(path, uid, uid)
         path.chmod(0o600)
+
+    async def open_tcp(self, port: int) -> int:
+        """Listen on a loopback port instead, for anybody on this machine; returns the port."""
+        site = web.TCPSite(await self._server(self._handle_local), "127.0.0.1", port)
+        await site.start()
+        assert self._runner is not None
+        return int(self._runner.addresses[0][1])
+
+    async def _server(self, handler: Handler) -> web.AppRunner:
+        app = web.Application(client_max_size=MAX_BODY)
+        app.router.add_route("*", "/{tail:.*}", handler)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        await self._runner.setup()
+        return self._runner
 
     async def close(self) -> None:
         if self._runner is not None:
@@ -132,7 +144,12 @@ class Gateway:
             log.warning("gateway refused a caller", path=request.path)
             return self._error(403, "this socket is not yours")
         route, _, tail = request.path.lstrip("/").partition("/")
-        path = "/" + tail
+        return await self._call(request, route, "/" + tail)
+
+    async def _handle_local(self, request: web.Request) -> web.StreamResponse:
+        return await self._call(request, "agent", request.path)
+
+    async def _call(self, request: web.Request, route: str, path: str) -> web.StreamResponse:
         if route not in ROUTES or request.method != "POST" or path not in (*DIALECTS, COUNT_TOKENS):
             return self._error(404, f"no route for {request.method} {request.path}")
         body = await request.read()

@@ -26,9 +26,7 @@ def local_time(sim_ns: int, zone: str) -> str:
 
 def plain(text: str) -> str:
     """Text from outside, safe on a terminal: control and bidi characters are shown, not obeyed."""
-    return "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
-    )
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 class Progress(Protocol):

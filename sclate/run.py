@@ -157,16 +157,18 @@ class Run:
             runtime=runtime,
             role=role,
             limits=Limits(
-                resources.memory_mb, resources.pids, resources.workspace_mb, resources.home_mb, resources.tmp_mb
+                resources.memory_mb,
+                resources.pids,
+                resources.workspace_mb,
+                resources.home_mb,
+                resources.tmp_mb,
             ),
             labels=owner_labels(),
             workdir=environment.workdir,
             zone=scenario.zone,
         )
 
-    async def _live(
-        self, key: LifeKey, scenario: Scenario, make_sandbox: Any, lives: Path
-    ) -> LifeSummary:
+    async def _live(self, key: LifeKey, scenario: Scenario, make_sandbox: Any, lives: Path) -> LifeSummary:
         folder = lives / key.slug()
         folder.mkdir()
         backend: ModelBackend | None = None
@@ -196,7 +198,9 @@ class Run:
             lifelog.on_turn = life.turn_settled
             lifelog.on_session = lambda plan: self.progress.session(plan, life)
             lifelog.on_judgment = lambda judgment: self.progress.judged(judgment, life)
-            trace.write(scenario.start_ns, "run", {"life": key, "scenario": scenario.id, "zone": scenario.zone})
+            trace.write(
+                scenario.start_ns, "run", {"life": key, "scenario": scenario.id, "zone": scenario.zone}
+            )
             self.progress.life_started(life)
             await life.run()
             self._life = None

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Protocol
 
 from sclate.clock import HybridClock, Lease, Motion
@@ -148,7 +149,7 @@ class LiveSession:
         """Bytes from the harness become signals, in byte order, at this instant."""
         for line in lines:
             for signal in self.channel.decode(stream, line):
-                self._scheduler.arrive(lambda s=signal: self._on_signal(s))
+                self._scheduler.arrive(partial(self._on_signal, signal))
 
     def on_exit(self, rc: int) -> None:
         """The harness process ended."""

@@ -54,7 +54,7 @@ FLAGS = "-UFAKE_STAT -UFAKE_UTIME -UFAKE_TIMERS"
 
 
 def patched(source: str, reader: str) -> str:
-    """`source` (libfaketime.c) with our defaults and our `reader`. ValueError if it is not the source we know."""
+    """`source` (libfaketime.c) with our defaults and `reader`. ValueError if it is not the source we know."""
     for pattern, replacement, why in [*SUBSTITUTIONS, (READER, reader, "one control file for all processes")]:
         compiled = re.compile(pattern, re.MULTILINE | re.DOTALL)
         found = len(compiled.findall(source))

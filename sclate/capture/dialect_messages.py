@@ -128,6 +128,8 @@ def stream(reply: ModelReply, request: ModelRequest, message_id: str) -> Iterato
     yield _event("message_start", message=start)
     for index, part in enumerate(reply.parts):
         block = _block(part)
+        empty: dict[str, Any]
+        delta: dict[str, Any]
         match part:
             case TextPart():
                 empty, delta = {"text": ""}, {"type": "text_delta", "text": part.text}
@@ -141,8 +143,8 @@ def stream(reply: ModelReply, request: ModelRequest, message_id: str) -> Iterato
             + _event("content_block_delta", index=index, delta=delta)
             + _event("content_block_stop", index=index)
         )
-    delta = {"stop_reason": reply.stop_reason.value, "stop_sequence": None}
-    yield _event("message_delta", delta=delta, usage=_usage(reply.usage)) + _event("message_stop")
+    end = {"stop_reason": reply.stop_reason.value, "stop_sequence": None}
+    yield _event("message_delta", delta=end, usage=_usage(reply.usage)) + _event("message_stop")
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
+from typer.exceptions import TyperException
 
 from sclate import logs
 from sclate.cli import models, plugins, report, run, sandbox
@@ -50,10 +50,10 @@ def main() -> None:
     except PrerequisiteError as error:
         err(f"error: {error.what}\n  why: {error.why}\n  fix: {error.fix}")
         sys.exit(ExitCode.PREREQUISITE)
-    except click.UsageError as error:
+    except TyperException as error:
         err(f"error: {error.format_message()}\n  fix: sclate --help")
         sys.exit(ExitCode.USAGE)
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         err("interrupted")
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:

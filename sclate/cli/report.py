@@ -20,7 +20,9 @@ def report(folder: Annotated[Path, typer.Argument(help="A run folder.")]) -> Non
         summary = RunSummary.model_validate_json((folder / "result.json").read_bytes())
     except FileNotFoundError:
         raise PrerequisiteError(
-            f"{folder} holds no finished run", "result.json is missing", "name a folder that `sclate run` made"
+            f"{folder} holds no finished run",
+            "result.json is missing",
+            "name a folder that `sclate run` made",
         ) from None
     except ValidationError as error:
         raise PrerequisiteError(

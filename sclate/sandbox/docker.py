@@ -91,7 +91,7 @@ class DockerProcess(Process):
             self._end(event["rc"])
         elif event["ev"] == "exit":
             for stream in ("stdout", "stderr"):
-                self._lines(stream, b"", last=True)  # type: ignore[arg-type]
+                self._lines(stream, b"", last=True)
             self._end(event["rc"])
             self._exited.set()
         elif event["ev"] == "gone":
@@ -350,11 +350,11 @@ class DockerSandbox(Sandbox):
             for process in list(self._processes.values()):
                 process.on_event(event)
             return
-        process = self._processes.get(event.get("id") or "")
-        if process is not None:
-            process.on_event(event)
+        known = self._processes.get(event.get("id") or "")
+        if known is not None:
+            known.on_event(event)
             if event["ev"] == "exit":
-                self._processes.pop(process.key, None)
+                self._processes.pop(known.key, None)
 
     # --- files ------------------------------------------------------------------------------------------
 

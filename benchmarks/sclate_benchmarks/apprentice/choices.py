@@ -11,11 +11,19 @@ from sclate_benchmarks.apprentice.moment import Moment
 from sclate_benchmarks.apprentice.rules import Rules
 from sclate_benchmarks.apprentice.rules.metadata import read_pairs
 
-_OPTION = re.compile(r"^(?:Group )?([A-H])[.):](?:[ \t]+|\n)(.*?)(?=^(?:Group )?[A-H][.):][ \t\n]|\n\n(?!\"\"\"|---|[A-Z]\w+ = )(?=[^\n]*bbox)|\Z)", re.M | re.S)
+_OPTION = re.compile(
+    r"^(?:Group )?([A-H])[.):](?:[ \t]+|\n)(.*?)(?=^(?:Group )?[A-H][.):][ \t\n]|\n\n(?!\"\"\"|---|[A-Z]\w+ = )(?=[^\n]*bbox)|\Z)",
+    re.M | re.S,
+)
 _BOX = re.compile(r"\\b(?:box|oxed)\b")
-_FAULT = re.compile(r"\b(?:need\w* (?:to be )?(?:corrected|correction|converted|modified|renam\w+|fixed|changed)|violat\w+|non-?compliant|incorrect)\b", re.I)
+_FAULT = re.compile(
+    r"\b(?:need\w* (?:to be )?(?:corrected|correction|converted|modified|renam\w+|fixed|changed)|violat\w+|non-?compliant|incorrect)\b",
+    re.I,
+)
 _FILE = re.compile(r"(?<![\w/.])[\w-]+\.(?:json|md|py|csv|txt|log)\b")
-_TIMED = re.compile(r"(?<!\w)[\"']?[\w.]*?(?:_at|_time|_date|_start|_end|_by|date|deadline|timestamp|_sync|_updated|reviewed|DEADLINE|DATE|CUTOFF|TIME)[\"']?\s*[:=]\s*[\"']?([^\"'\n,}]+)")
+_TIMED = re.compile(
+    r"(?<!\w)[\"']?[\w.]*?(?:_at|_time|_date|_start|_end|_by|date|deadline|timestamp|_sync|_updated|reviewed|DEADLINE|DATE|CUTOFF|TIME)[\"']?\s*[:=]\s*[\"']?([^\"'\n,}]+)"
+)
 _CONVERTED = re.compile(r"(?:→|->)\s*[\"']?([^\"'\n(]+?)[\"']?\s*(?:\(|$)")
 _LAX = re.compile(
     r"\b(?:not (?:required|needed|necessary)|no need|acceptable|interchangeabl\w+|can be (?:omitted|left|used|placed|nested|stored|any)"
@@ -47,7 +55,10 @@ def answer(question: str, rules: Rules, now: Moment) -> str | None:
     choice = parse_choice(question)
     if choice is None:
         return None
-    ask = " ".join(s for s in sentences(choice.stem) if "?" in s or re.search(r"\bwhich\b|\bselect\b", s, re.I)) or choice.stem
+    ask = (
+        " ".join(s for s in sentences(choice.stem) if "?" in s or re.search(r"\bwhich\b|\bselect\b", s, re.I))
+        or choice.stem
+    )
     wants_faults = bool(_FAULT.search(ask)) and not re.search(r"\bneed correction\?.*correct ones", ask)
     day = now.day if re.search(r"\btoday\b", choice.stem, re.I) else None
     verdicts = {letter: judge(text, rules, day) for letter, text in choice.options.items()}
@@ -109,7 +120,7 @@ def _header(text: str, rules: Rules) -> list[bool]:
     if len(shown) < 2:
         return []
     form = style.forms.get("object")
-    wrapped = form is None or not text.startswith("{\"") or f'"{form.label}":' in text
+    wrapped = form is None or not text.startswith('{"') or f'"{form.label}":' in text
     return [not style.missing(pairs), wrapped]
 
 
@@ -119,4 +130,8 @@ def _log(text: str, rules: Rules) -> list[bool]:
     mark = rules.log.layout.partition("{time}")[0].strip()
     found = re.search(r"\"([^\"]+ \S+ [^\"]+)\"\s*$", text)
     line = found[1] if found else text.split("\n")[0]
-    return [rules.log.matches(line, rules.time)] if mark.strip("[]").lower() in line[: len(mark) + 2].lower() and mark else []
+    return (
+        [rules.log.matches(line, rules.time)]
+        if mark.strip("[]").lower() in line[: len(mark) + 2].lower() and mark
+        else []
+    )

@@ -15,7 +15,8 @@ from sclate_benchmarks.apprentice.rules import metadata
 from sclate_benchmarks.apprentice.values import Context, compose, is_time, value
 
 _SECTIONS = re.compile(
-    r"\b(?:includ\w+|cover\w*|contain\w*|sections for|describ\w+|summariz\w+|record(?:ing)? the decision about)\b(?: sections)?(?: for)?:?\s+(.+)", re.I | re.S
+    r"\b(?:includ\w+|cover\w*|contain\w*|sections for|describ\w+|summariz\w+|record(?:ing)? the decision about)\b(?: sections)?(?: for)?:?\s+(.+)",
+    re.I | re.S,
 )
 _CALL = re.compile(r"`?\b([a-z_]\w*)\(([\w, ]*)\)`?")
 _CLASS = re.compile(r"\b((?:[A-Z]+[a-z0-9]+){2,}|[A-Z]{2,}[A-Z][a-z]+\w*)\b")
@@ -125,7 +126,15 @@ def code(ctx: Context) -> str:
     doc = f"{_cap(' '.join(task.topic))}.\n\nTimes are written like {ctx.instant(ctx.now)}.\n"
     if ctx.rules.header and (form := ctx.rules.header.form_for("py")):
         doc += "\n" + metadata.render(form, "section", ctx.rules.header.values(ctx.now, ctx.rules.time))
-    out = [f'"""\n{doc}"""', "", "from __future__ import annotations", "", "import json", "from pathlib import Path", ""]
+    out = [
+        f'"""\n{doc}"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "import json",
+        "from pathlib import Path",
+        "",
+    ]
     named = _CLASS.search(task.question)
     inside = named is not None and re.search(r"\bclass\b", task.question) is not None
     indent = "    " if inside else ""
@@ -146,7 +155,10 @@ def _body(ctx: Context, name: str, args: list[str]) -> list[str]:
         return [f"return bool({args[0]})"]
     if re.search(r"format|log", name) and len(args) > 1:
         shown = "".join(f"[{{{a}}}] " for a in args[:-1]) + f"{{{args[-1]}}}"
-        return [f"# e.g. [{ctx.instant(ctx.now)}] {' '.join(args)}", f'return f"[{ctx.instant(ctx.now)}] {shown}"']
+        return [
+            f"# e.g. [{ctx.instant(ctx.now)}] {' '.join(args)}",
+            f'return f"[{ctx.instant(ctx.now)}] {shown}"',
+        ]
     if re.search(r"now", name):
         return [f'return "{ctx.instant(ctx.now)}"']
     if re.search(r"export|write|generate|save", name) and len(args) > 1:
@@ -156,7 +168,7 @@ def _body(ctx: Context, name: str, args: list[str]) -> list[str]:
 
 def table(ctx: Context) -> str:
     """Rows under the columns asked for."""
-    columns = [f for f in (*ctx.task.asked.fields, *ctx.task.asked.each)] or [Field("name"), Field("value")]
+    columns = [*ctx.task.asked.fields, *ctx.task.asked.each] or [Field("name"), Field("value")]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([c.name for c in columns])

@@ -7,12 +7,17 @@ from dataclasses import dataclass, field
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])|\n{2,}")
 _START = re.compile(
-    r":\s+|\b(?:includ(?:e|es|ing)|contain(?:s|ing)?|record(?:ing)?|with|fields?|columns|having|have|add)\b:?\s+", re.I
+    r":\s+|\b(?:includ(?:e|es|ing)|contain(?:s|ing)?|record(?:ing)?|with|fields?|columns|having|have|add)\b:?\s+",
+    re.I,
 )
 _NAME = re.compile(r"(?:the |an? |its |each )?`?([a-z]\w*(?:\.[a-z_]\w*)*)`?")
-_EACH = re.compile(r"\b(?:each|every|for each)\s+((?:[a-z]+\s+){0,2}?[a-z]+)\s*(?=,|:|\bshould\b|\bneeds?\b|\bmust\b|\bhas\b|\bto\b|$)", re.I)
+_EACH = re.compile(
+    r"\b(?:each|every|for each)\s+((?:[a-z]+\s+){0,2}?[a-z]+)\s*(?=,|:|\bshould\b|\bneeds?\b|\bmust\b|\bhas\b|\bto\b|$)",
+    re.I,
+)
 _TAIL = re.compile(
-    r"\b(\w+)\s+(?:array|list)\b([^()]*?)\beach\b(?:[^,()]*?\b(?:with|has|have|having|contain\w*|includ\w+))?\s+(.*)$", re.S
+    r"\b(\w+)\s+(?:array|list)\b([^()]*?)\beach\b(?:[^,()]*?\b(?:with|has|have|having|contain\w*|includ\w+))?\s+(.*)$",
+    re.S,
 )
 _NESTED = re.compile(
     r"^(?:an? )?(?:array|list|objects?|string array)?[\s,]*(?:of [^,{]*?,\s*)?(?:where\s+)?(?:each\b(?:\s\w+){0,2}?\s+)?"
@@ -105,7 +110,9 @@ def parse_field(item: str, *, phrases: bool = False) -> Field | None:
         p = re.search(r"\((.*)\)", item)
         return Field(slug(words), p[1] if p else "")
     children = nested(note)
-    many = bool(listed and listed[1] in ("array", "list")) or bool(re.match(r"(?:an? )?(?:[\w-]+ )?(?:array|list)\b|each\b", note))
+    many = bool(listed and listed[1] in ("array", "list")) or bool(
+        re.match(r"(?:an? )?(?:[\w-]+ )?(?:array|list)\b|each\b", note)
+    )
     many = many or bool(children and re.search(r"\bfor each\b", note))
     return Field(name, note.strip(), many, tuple(children))
 
@@ -133,8 +140,14 @@ def _enumeration(text: str) -> list[Field]:
     text = _INLINE_PAIR.sub(r"\1 (\2 and \3 timestamps)", _INLINE_OBJECT.sub(r"\1 (with \2)", text))
     if m := _TAIL.search(text):
         before = text[: m.start()].rstrip(" ,")
-        fields = _enumeration(re.sub(r"(?:,?\s*and)?\s*(?:an?|the)?$", "", before)) if before.strip(" ,and") else []
-        inner = tuple(f for i in split_items(m[3]) if (f := parse_field(re.sub(r" fields?$", "", i), phrases=True)))
+        fields = (
+            _enumeration(re.sub(r"(?:,?\s*and)?\s*(?:an?|the)?$", "", before))
+            if before.strip(" ,and")
+            else []
+        )
+        inner = tuple(
+            f for i in split_items(m[3]) if (f := parse_field(re.sub(r" fields?$", "", i), phrases=True))
+        )
         return [*fields, Field(m[1], m[2].strip(), True, inner)]
     for item in split_items(re.sub(r"\s+fields?(?: for each.*)?$", "", text.strip(" .:"))):
         f = parse_field(item)
@@ -190,7 +203,9 @@ def parse_fields(question: str) -> Asked:
 def _bullet_fields(question: str) -> list[Field]:
     """Fields given one a line as `- name: what`; bullets of other content are not fields."""
     lines = [(len(m[1]), m[2]) for m in _BULLET.finditer(question)]
-    if not lines or not all(re.match(r"`?[a-z]\w*`?:", t) for ind, t in lines if ind == min(i for i, _ in lines)):
+    if not lines or not all(
+        re.match(r"`?[a-z]\w*`?:", t) for ind, t in lines if ind == min(i for i, _ in lines)
+    ):
         return []
     base = min(i for i, _ in lines)
     out: list[Field] = []
@@ -198,7 +213,9 @@ def _bullet_fields(question: str) -> list[Field]:
         if indent == base:
             name, _, note = text.partition(":")
             note = note.strip()
-            inner = tuple(nested(re.sub(r"^.*?,\s*(?=each\b)", "array, ", note)) if _LISTLIKE.search(note) else ())
+            inner = tuple(
+                nested(re.sub(r"^.*?,\s*(?=each\b)", "array, ", note)) if _LISTLIKE.search(note) else ()
+            )
             out.append(Field(name.strip("` "), note, bool(re.search(r"\barray|\blist", note)), inner))
         elif out:
             last = out[-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sclate_adapters.models import ModelBackend, ModelReply, ModelRequest, Part, StopReason, TextPart
-from sclate_benchmarks.apprentice import choices, documents, edits, notes, shell
+from sclate_benchmarks.apprentice import choices, documents, edits, notes, shell, text_edits
 from sclate_benchmarks.apprentice.rules import Rules, learn
 from sclate_benchmarks.apprentice.shell import Work
 from sclate_benchmarks.apprentice.task import Task, content_words, extension, parse_task
@@ -71,7 +71,10 @@ def _listed(task: Task, seen: dict[str, str]) -> str | None:
     """The file of a listing that a request describes in words."""
     names = seen.get(task.folder.rstrip("/") + "/", "").split()
     words = set(content_words(task.question))
-    scored = [(len(words & set(content_words(n.rpartition(".")[0].replace("_", " ").replace("-", " ")))), n) for n in names]
+    scored = [
+        (len(words & set(content_words(n.rpartition(".")[0].replace("_", " ").replace("-", " ")))), n)
+        for n in names
+    ]
     scored = [(s, n) for s, n in scored if s and extension(n) in ("json", *task.formats)]
     return f"{task.folder}/{max(scored)[1]}" if scored else None
 
@@ -104,7 +107,11 @@ def _based(ctx: Context, task: Task, path: str, seen: dict[str, str]) -> str:
     """A named new file: a changed copy of its base where it has one, else built anew."""
     ext = extension(path)
     if task.base and task.base in seen:
-        return edits.fill_template(ctx, seen[task.base]) if "template" in task.base and ext == "md" else edits.edit(ctx, task.base, seen[task.base])
+        return (
+            text_edits.fill_template(ctx, seen[task.base])
+            if "template" in task.base and ext == "md"
+            else edits.edit(ctx, task.base, seen[task.base])
+        )
     return documents.build(ctx, ext)
 
 

@@ -9,15 +9,44 @@ import re
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-MONTHS = ("january february march april may june july august september october november december").split()
-WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_NUMBERS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
 _MONTH = r"(?P<mon>" + "|".join(f"{m[:3]}(?:{m[3:]})?" for m in MONTHS) + r")\.?"
 _WEEKDAY = "(?P<wd>" + "|".join(WEEKDAYS) + ")"
 
 _ISO_DATE = re.compile(r"\b(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?!\d)")
 _DAY_FIRST = re.compile(r"\b(?P<d>\d{1,2})[-/. ]" + _MONTH + r"[-/. ,]+(?P<y>\d{4})", re.I)
-_MONTH_FIRST = re.compile(r"\b" + _MONTH + r"\s+(?P<d>\d{1,2})(?:st|nd|rd|th)?\b(?!:)(?:,?\s+(?P<y>\d{4}))?", re.I)
+_MONTH_FIRST = re.compile(
+    r"\b" + _MONTH + r"\s+(?P<d>\d{1,2})(?:st|nd|rd|th)?\b(?!:)(?:,?\s+(?P<y>\d{4}))?", re.I
+)
 _NEXT_WEEKDAY = re.compile(r"\b(?:(?P<rel>this|next|last|coming)\s+)?" + _WEEKDAY + r"\b", re.I)
 _AGO = re.compile(r"\b(?P<n>\d+|" + "|".join(_NUMBERS) + r") (?P<unit>day|week)s? ago\b", re.I)
 _CLOCK = re.compile(
@@ -27,7 +56,10 @@ _CLOCK = re.compile(
 )
 _HOUR = re.compile(r"\b(?P<h>\d{1,2})\s*(?P<ap>am|pm)\b", re.I)
 _WORDS = re.compile(
-    r"\b(?P<h>" + "|".join(_NUMBERS[1:]) + r")(?: (?P<mi>fifteen|thirty|forty-five))?\b(?= in the| this|\s*$|[.,;)\n])", re.I
+    r"\b(?P<h>"
+    + "|".join(_NUMBERS[1:])
+    + r")(?: (?P<mi>fifteen|thirty|forty-five))?\b(?= in the| this|\s*$|[.,;)\n])",
+    re.I,
 )
 _PARTS = (
     (re.compile(r"\bmidnight\b", re.I), (0, 0)),
@@ -154,7 +186,9 @@ def parse_offset(text: str) -> int | None:
     return -minutes if m[1] == "-" else minutes
 
 
-def parse_moment(text: str, now: Moment, default: tuple[int, int] | None = None, *, loose: bool = False) -> Moment | None:
+def parse_moment(
+    text: str, now: Moment, default: tuple[int, int] | None = None, *, loose: bool = False
+) -> Moment | None:
     """The instant that `text` describes, or None.
 
     A time alone is today's; a day alone takes `default` (hour, minute), else midnight, unless `loose`

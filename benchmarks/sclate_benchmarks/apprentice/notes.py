@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from sclate_benchmarks.apprentice.rules import Rules, learn_from
 from sclate_benchmarks.apprentice.rules.evidence import Statement, statements
@@ -20,7 +21,7 @@ def lessons(feedback: str, known: Iterable[str]) -> list[Statement]:
     seen = {_shape(s) for text in known for s in statements(text)}
     out = []
     for s in statements(feedback):
-        if learn_from([s]) != Rules() and _shape(s) not in seen:
+        if _teaches(s) and _shape(s) not in seen:
             seen.add(_shape(s))
             out.append(s)
     return out
@@ -31,6 +32,12 @@ def as_text(said: Iterable[Statement]) -> str:
     return "".join(f"- {s.verbatim()}\n" for s in said)
 
 
+@lru_cache(maxsize=4096)
+def _teaches(s: Statement) -> bool:
+    return learn_from([s]) != Rules()
+
+
+@lru_cache(maxsize=4096)
 def _shape(s: Statement) -> str:
     """A statement without its figures, names and file names."""
     text = re.sub(r"[\w/<>*.-]*\.[A-Za-z]{2,5}\b", "F", s.verbatim())

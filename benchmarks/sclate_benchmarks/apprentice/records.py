@@ -30,7 +30,9 @@ def find_records(path: str, text: str) -> list[Found]:
     if path.endswith(".json"):
         return _from_json(text)
     if path.endswith(".csv"):
-        rows = csv.DictReader(io.StringIO("\n".join(line for line in text.splitlines() if not line.startswith("#"))))
+        rows = csv.DictReader(
+            io.StringIO("\n".join(line for line in text.splitlines() if not line.startswith("#")))
+        )
         return [{slug(k): v or "" for k, v in row.items() if isinstance(k, str)} for row in rows]
     return _from_text(text)
 

@@ -40,7 +40,9 @@ def sections(text: str) -> dict[str, str]:
     return {path: body.removesuffix("\n") for path, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def read_and_written(calls: Sequence[ToolCallPart], results: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+def read_and_written(
+    calls: Sequence[ToolCallPart], results: Mapping[str, str]
+) -> tuple[dict[str, str], bool]:
     """What a turn's calls have read, by path, and whether they wrote; `results` by call id."""
     seen: dict[str, str] = {}
     wrote = False
@@ -48,7 +50,11 @@ def read_and_written(calls: Sequence[ToolCallPart], results: Mapping[str, str]) 
         name, text = call.name.lower(), results.get(call.id, "")
         if name in _SHELLS:
             seen |= sections(text)
-            wrote = wrote or any(WRITTEN in (v if isinstance(v, str) else " ".join(map(str, v))) for v in call.input.values() if isinstance(v, str | list))
+            wrote = wrote or any(
+                WRITTEN in (v if isinstance(v, str) else " ".join(map(str, v)))
+                for v in call.input.values()
+                if isinstance(v, str | list)
+            )
         elif name in _READERS and call.id in results:
             seen[str(call.input.get("path", call.input.get("file_path", "")))] = text
         wrote = wrote or name in _WRITERS
@@ -82,7 +88,9 @@ def script(work: Work, work_dir: str | None) -> str:
     lines = [f"cd {quote(work_dir)} || exit 1"] if work_dir else []
     for folder in work.listings:
         shown = folder.rstrip("/") + "/"
-        lines.append(f"printf '\\n{MARK} %s\\n' {quote(shown)}; ls -1p {quote(folder)} 2>/dev/null | head -n 200")
+        lines.append(
+            f"printf '\\n{MARK} %s\\n' {quote(shown)}; ls -1p {quote(folder)} 2>/dev/null | head -n 200"
+        )
     for path in work.reads:
         lines.append(
             f"[ -f {quote(path)} ] && printf '\\n{MARK} %s\\n' {quote(path)} && head -c {_MAX_FILE} {quote(path)}"

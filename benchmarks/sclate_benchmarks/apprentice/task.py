@@ -17,12 +17,24 @@ _OUTPUT = re.compile(
     re.I,
 )
 _CHANGE = re.compile(
-    r"\b(?:update|fix|modify|refactor|correct|change|fill(?:ing)? in|edit|append|extend|add\b.*\b(?:to|in)|convert)\b", re.I
+    r"\b(?:update|fix|modify|refactor|correct|change|fill(?:ing)? in|edit|append|extend|add\b.*\b(?:to|in)|convert)\b",
+    re.I,
 )
-_ANEW = re.compile(r"\bsav(?:e|ed|ing)\b|\bnew file\b|\bcreate (?:an?|the|this|today)\b|\bgenerate\b|\bwrite\b|\bcreate the final\b", re.I)
+_ANEW = re.compile(
+    r"\bsav(?:e|ed|ing)\b|\bnew file\b|\bcreate (?:an?|the|this|today)\b|\bgenerate\b|\bwrite\b|\bcreate the final\b",
+    re.I,
+)
 _AGAIN = re.compile(r"\boverwrit\w+|\bsame file\b|\bin place\b", re.I)
-_BASE = re.compile(r"\b(?:normali[sz]e|convert|correct|fill in|update|template|as a base|based? on|existing content)\b", re.I)
-_FORMATS = (("py", r"\bpython\b"), ("csv", r"\bcsv\b"), ("json", r"\bjson\b"), ("md", r"\bmarkdown\b"), ("txt", r"\bplain text\b"))
+_BASE = re.compile(
+    r"\b(?:normali[sz]e|convert|correct|fill in|update|template|as a base|based? on|existing content)\b", re.I
+)
+_FORMATS = (
+    ("py", r"\bpython\b"),
+    ("csv", r"\bcsv\b"),
+    ("json", r"\bjson\b"),
+    ("md", r"\bmarkdown\b"),
+    ("txt", r"\bplain text\b"),
+)
 _DEFAULT = "md"
 _ASKS = re.compile(r"\b(?:please|could you|can you|i need you to)\b\s*", re.I)
 _TOPIC_END = re.compile(
@@ -31,11 +43,101 @@ _TOPIC_END = re.compile(
     re.I,
 )
 _DROP = frozenset(
-    "a an the of for to in on at by from with and or into this that these those it its our your my we is are be has have please could you"
-    " create generate write draft prepare organize compile perform analyze process produce make save export update develop raw"
-    " format standardize list based record recording"
-    " content data-driven formal complete new current today todays yesterday yesterdays weeks days months next last also so"
-    " json markdown csv python file files document directory folder format structured main brief short all each per main using use".split()
+    [
+        "a",
+        "an",
+        "the",
+        "of",
+        "for",
+        "to",
+        "in",
+        "on",
+        "at",
+        "by",
+        "from",
+        "with",
+        "and",
+        "or",
+        "into",
+        "this",
+        "that",
+        "these",
+        "those",
+        "it",
+        "its",
+        "our",
+        "your",
+        "my",
+        "we",
+        "is",
+        "are",
+        "be",
+        "has",
+        "have",
+        "please",
+        "could",
+        "you",
+        "create",
+        "generate",
+        "write",
+        "draft",
+        "prepare",
+        "organize",
+        "compile",
+        "perform",
+        "analyze",
+        "process",
+        "produce",
+        "make",
+        "save",
+        "export",
+        "update",
+        "develop",
+        "raw",
+        "format",
+        "standardize",
+        "list",
+        "based",
+        "record",
+        "recording",
+        "content",
+        "data-driven",
+        "formal",
+        "complete",
+        "new",
+        "current",
+        "today",
+        "todays",
+        "yesterday",
+        "yesterdays",
+        "weeks",
+        "days",
+        "months",
+        "next",
+        "last",
+        "also",
+        "so",
+        "json",
+        "markdown",
+        "csv",
+        "python",
+        "file",
+        "files",
+        "document",
+        "directory",
+        "folder",
+        "format",
+        "structured",
+        "main",
+        "brief",
+        "short",
+        "all",
+        "each",
+        "per",
+        "main",
+        "using",
+        "use",
+    ]
 )
 
 
@@ -85,7 +187,12 @@ def parse_task(question: str) -> Task:
     others = [p if "/" in p or not task.folder else f"{task.folder}/{p}" for p in others]
     task.again = bool(_AGAIN.search(question))
     instruction = _instruction(question)
-    if others and not outputs and _CHANGE.search(instruction) and not re.match(r"\s*based on\b", instruction, re.I):
+    if (
+        others
+        and not outputs
+        and _CHANGE.search(instruction)
+        and not re.match(r"\s*based on\b", instruction, re.I)
+    ):
         plain = re.sub(r"\([^)]*\)", "", question)
         if task.again or not _ANEW.search(plain.replace("pre-existing", "")):
             task.target = others[0]
@@ -96,7 +203,12 @@ def parse_task(question: str) -> Task:
         task.topic = [*content_words(_stem(task.target)), "update"]
     else:
         task.topic = topic(question, [*outputs, *task.inputs])
-    if not outputs and task.formats == [_DEFAULT] and task.asked.fields and not re.search(r"\bmarkdown\b", question, re.I):
+    if (
+        not outputs
+        and task.formats == [_DEFAULT]
+        and task.asked.fields
+        and not re.search(r"\bmarkdown\b", question, re.I)
+    ):
         task.formats = ["json"]
     return task
 
@@ -104,7 +216,8 @@ def parse_task(question: str) -> Task:
 def _instruction(question: str) -> str:
     found = [s for s in sentences(question) if _ASKS.search(s)]
     text = found[0] if found else question
-    return text[m.end() :] if (m := _ASKS.search(text)) else text
+    asks = _ASKS.search(text)
+    return text[asks.end() :] if asks else text
 
 
 def _formats(question: str) -> list[str]:
@@ -112,7 +225,10 @@ def _formats(question: str) -> list[str]:
     low = question.lower()
     explicit: list[tuple[int, str]] = []
     for ext, name in _FORMATS:
-        for m in re.finditer(rf"(?:in|as|to)\s+(?:an?\s+)?(?:structured\s+)?{name}|{name}(?:-formatted)?\s+(?:format|file|script|module|utility|helper|setup|document|report\b)", low):
+        for m in re.finditer(
+            rf"(?:in|as|to)\s+(?:an?\s+)?(?:structured\s+)?{name}|{name}(?:-formatted)?\s+(?:format|file|script|module|utility|helper|setup|document|report\b)",
+            low,
+        ):
             explicit.append((m.start(), ext))
     out = [min(explicit)[1]] if explicit else []
     if not out:

@@ -15,11 +15,69 @@ from sclate_benchmarks.apprentice.rules.times import instants
 from sclate_benchmarks.apprentice.task import Task, extension
 
 _TIME_WORDS = frozenset(
-    "at on time date datetime timestamp deadline start end due updated modified reviewed created ending starting completion until since from".split()
+    [
+        "at",
+        "on",
+        "time",
+        "date",
+        "datetime",
+        "timestamp",
+        "deadline",
+        "start",
+        "end",
+        "due",
+        "updated",
+        "modified",
+        "reviewed",
+        "created",
+        "ending",
+        "starting",
+        "completion",
+        "until",
+        "since",
+        "from",
+    ]
 )
 _COUNT_WORDS = frozenset(
-    "count total number num pct percent percentage rate ms points hours score velocity seconds minutes avg min max sum hrs value"
-    " opened closed rps p50 p95 p99 logged completed passed failed tests users sessions errors capacity items".split()
+    [
+        "count",
+        "total",
+        "number",
+        "num",
+        "pct",
+        "percent",
+        "percentage",
+        "rate",
+        "ms",
+        "points",
+        "hours",
+        "score",
+        "velocity",
+        "seconds",
+        "minutes",
+        "avg",
+        "min",
+        "max",
+        "sum",
+        "hrs",
+        "value",
+        "opened",
+        "closed",
+        "rps",
+        "p50",
+        "p95",
+        "p99",
+        "logged",
+        "completed",
+        "passed",
+        "failed",
+        "tests",
+        "users",
+        "sessions",
+        "errors",
+        "capacity",
+        "items",
+    ]
 )
 _NUMBERISH = re.compile(r"\b(?:number|count|sum|percentage|percent|total|integer|between 0)\b|^\d-\d$", re.I)
 _QUOTED = re.compile(r"^[\"'“](.+?)[\"'”]$")
@@ -87,7 +145,12 @@ def value(ctx: Context, f: Field, source: Found | None = None, at: int = 0) -> A
     """The value of one field; `source` is the record it belongs to, `at` its place in a list."""
     if f.children:
         return _things(ctx, f, source) if f.many else {c.name: value(ctx, c, source, at) for c in f.children}
-    if source is not None and not f.note and not is_time(f.name) and (known := value_for(source, f)) is not None:
+    if (
+        source is not None
+        and not f.note
+        and not is_time(f.name)
+        and (known := value_for(source, f)) is not None
+    ):
         return literal(known.split("\n")[0])
     if re.search(r"\bnull\b", f.note) and at > 0:
         return None
@@ -140,7 +203,12 @@ def _count(ctx: Context, f: Field, at: int) -> int | float:
         return len(found) or _lines(ctx) or 5
     if "rate" in words:
         return round(0.01 + at * 0.002, 4)
-    numbers = [float(v) for r in found for k, v in r.items() if set(k.split("_")) & set(words) and re.fullmatch(r"\d+(?:\.\d+)?", v)]
+    numbers = [
+        float(v)
+        for r in found
+        for k, v in r.items()
+        if set(k.split("_")) & set(words) and re.fullmatch(r"\d+(?:\.\d+)?", v)
+    ]
     return round(sum(numbers) / len(numbers), 2) if numbers else 10 + at
 
 
@@ -155,7 +223,9 @@ def several(ctx: Context, f: Field) -> list[Any]:
     if re.search(r"\bdates?\b", f.note):
         return [ctx.instant(ctx.now.shifted(1440 * i)) for i in range(5)]
     facts = ctx.facts()
-    if told := next((v for k, v in facts.items() if k == f.name or set(k.split("_")) & set(f.name.split("_"))), None):
+    if told := next(
+        (v for k, v in facts.items() if k == f.name or set(k.split("_")) & set(f.name.split("_"))), None
+    ):
         return [p.strip() for p in re.split(r",\s*", re.sub(r"\([^)]*\)", "", told)) if p.strip()]
     titles = [r["title"] for r in ctx.records() if r.get("title")]
     if titles:
@@ -211,7 +281,9 @@ def _told(ctx: Context, children: list[Field], line: str, at: int) -> dict[str, 
         elif not plain_given and not c.note:
             out[c.name], plain_given = (title if tail or not paren else head.split(" (")[0]), True
         elif paren and not c.note:
-            out[c.name] = [p.strip() for p in re.split(r",| and ", paren[1])] if c.name.endswith("s") else paren[1]
+            out[c.name] = (
+                [p.strip() for p in re.split(r",| and ", paren[1])] if c.name.endswith("s") else paren[1]
+            )
         else:
             out[c.name] = value(ctx, c, None, at)
     return out

@@ -14,7 +14,9 @@ from sclate_benchmarks.apprentice.moment import Moment, find_clock, find_day
 FEEDBACK_TAG = "[Previous Feedback]"
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
 _MEMORY_BLOCK = re.compile(r"<memory\b[^>]*>(.*?)</memory>", re.S)
-_MEMORY_CONTENTS = re.compile(r"Contents of \S*MEMORY\.md[^\n]*:\n(.*?)(?=\nContents of |</system-reminder>|\Z)", re.S)
+_MEMORY_CONTENTS = re.compile(
+    r"Contents of \S*MEMORY\.md[^\n]*:\n(.*?)(?=\nContents of |</system-reminder>|\Z)", re.S
+)
 _MEMORY_DIR = re.compile(r"memory directory\b[^\n/]{0,40}?`?(/[^\s`'\"<>]+)", re.I)
 _WORK_DIR = re.compile(r"working directory:\s*`?(/[^\s`]+)", re.I)
 _CURRENT = re.compile(r"(?:current date|today'?s date|date)\b[^\n:]*:\s*([^\n]+)", re.I)
@@ -52,7 +54,11 @@ class View:
 
     @cached_property
     def _said(self) -> tuple[str, str]:
-        return split_feedback(_words(self.request.messages[self._turn_start])) if self._turn_start >= 0 else ("", "")
+        return (
+            split_feedback(_words(self.request.messages[self._turn_start]))
+            if self._turn_start >= 0
+            else ("", "")
+        )
 
     @property
     def feedback(self) -> str:
@@ -67,7 +73,11 @@ class View:
     @cached_property
     def earlier_feedback(self) -> tuple[str, ...]:
         """Feedback of the earlier messages of this conversation, oldest first."""
-        earlier = (split_feedback(_words(m))[0] for m in self.request.messages[: max(self._turn_start, 0)] if m.role == "user")
+        earlier = (
+            split_feedback(_words(m))[0]
+            for m in self.request.messages[: max(self._turn_start, 0)]
+            if m.role == "user"
+        )
         return tuple(f for f in earlier if f)
 
     @cached_property
@@ -79,7 +89,12 @@ class View:
     @cached_property
     def _done(self) -> tuple[dict[str, str], bool]:
         later = self.request.messages[self._turn_start + 1 :]
-        results = {p.call_id: "" if p.is_error and not p.text else p.text for m in later for p in m.parts if isinstance(p, ToolResultPart)}
+        results = {
+            p.call_id: "" if p.is_error and not p.text else p.text
+            for m in later
+            for p in m.parts
+            if isinstance(p, ToolResultPart)
+        }
         return shell.read_and_written(self.calls, results)
 
     @property

@@ -19,9 +19,9 @@ STDLIB = ROOT / "python/lib/python3.11"
 INTERPRETER = ROOT / "python/bin/python3.11"
 
 UNUSED_STDLIB = [
-    "__pycache__", "config-*", "dist-packages", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "sitecustomize.py",
-    "test", "tests", "tkinter", "turtledemo", "EXTERNALLY-MANAGED",
-]  # fmt: skip
+    *("__pycache__", "config-*", "dist-packages", "EXTERNALLY-MANAGED", "sitecustomize.py", "test", "tests"),
+    *("ensurepip", "idlelib", "lib2to3", "pydoc_data", "tkinter", "turtledemo"),
+]
 UNUSED_SITE = [
     "__pycache__",
     "bin",
@@ -37,8 +37,9 @@ UNUSED_SITE = [
 # Libraries that nothing names as needed but that glibc loads by itself.
 LOADED_BY_NAME = ["libgcc_s.so.1", "libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2"]
 
-# The loader's own copy must not know the image's files: a clock library in /etc/ld.so.preload would move init,
-# proxy and state tool to simulated time. Same length; under the read-only mount, where nobody can create them.
+# The loader's own copy must not know the image's files: a clock library in /etc/ld.so.preload would move
+# init, proxy and state tool to simulated time. The new names are as long, and under the read-only mount, where
+# nobody can create them.
 REDIRECTED = {b"/etc/ld.so.preload\0": b"/opt/sclate/.never\0", b"/etc/ld.so.cache\0": b"/opt/sclate/.nil\0"}
 
 

@@ -18,7 +18,15 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from sclate_adapters.models import Message, ModelReply, ModelRequest, TextPart, ToolCallPart, ToolResultPart, ToolSpec
+from sclate_adapters.models import (
+    Message,
+    ModelReply,
+    ModelRequest,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    ToolSpec,
+)
 from sclate_benchmarks.apprentice import Apprentice
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data" / "metaclaw-bench"
@@ -38,7 +46,9 @@ _IMPORTS = os.pathsep.join(str(Path(__file__).parents[3] / p) for p in ("benchma
 
 def require_data() -> None:
     """Fails with what to do where the data set is absent."""
-    assert DATA.is_dir(), f"the MetaClaw-Bench data set is not at {DATA}: put it there (its all_tests.json at the top)"
+    assert DATA.is_dir(), (
+        f"the MetaClaw-Bench data set is not at {DATA}: put it there (its all_tests.json at the top)"
+    )
 
 
 def weekdays(first: date, n: int) -> list[date]:
@@ -65,7 +75,11 @@ def load_days() -> list[Day]:
     out = []
     for test, when in zip(tests, weekdays(date(2026, 3, 16), len(tests)), strict=True):
         session = DATA / "openclaw_state/agents/metaclaw_agent/sessions" / f"{test['session']}.jsonl"
-        said = [m["message"] for line in session.read_text().splitlines() if (m := json.loads(line))["type"] == "message"]
+        said = [
+            m["message"]
+            for line in session.read_text().splitlines()
+            if (m := json.loads(line))["type"] == "message"
+        ]
         intro, reply = (m["content"][0]["text"] for m in said[:2])
         rounds = json.loads((DATA / "eval" / test["eval"] / "questions.json").read_text())["rounds"]
         out.append(Day(test["id"], when, intro, reply, tuple(rounds)))
@@ -127,7 +141,9 @@ class Life:
     def turn(self, system: str, messages: list[Message]) -> tuple[str, int]:
         """Calls the model until it settles; returns its last words and the number of calls."""
         for n in range(1, MOST_CALLS + 1):
-            request = ModelRequest(model="apprentice", system=system, messages=tuple(messages), tools=tuple(self.tools))
+            request = ModelRequest(
+                model="apprentice", system=system, messages=tuple(messages), tools=tuple(self.tools)
+            )
             reply = ask(self.model, request)
             messages.append(Message(role="assistant", parts=reply.parts))
             calls = [p for p in reply.parts if isinstance(p, ToolCallPart)]
@@ -190,7 +206,9 @@ def stated(messages: Iterable[Message], feedback: str) -> frozenset[str]:
 
 def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([_IMPORTS, os.environ.get("PYTHONPATH", "")])}
-    return subprocess.run(["bash", "-c", command], cwd=cwd, env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        ["bash", "-c", command], cwd=cwd, env=env, capture_output=True, text=True, timeout=60
+    )
 
 
 def grade(item: dict[str, Any], reply: str, workspace: Path) -> tuple[bool, str, str]:
@@ -198,15 +216,23 @@ def grade(item: dict[str, Any], reply: str, workspace: Path) -> tuple[bool, str,
     told, terms = item["feedback"], item["eval"]
     reminder = "\nKeep this in mind as you continue with the next task."
     if item["type"] == "file_check":
-        command = re.sub(r"\bpython scripts/check_(\w+)\.py", rf"python -m {CHECK_MODULE} \1", terms["command"])
+        command = re.sub(
+            r"\bpython scripts/check_(\w+)\.py", rf"python -m {CHECK_MODULE} \1", terms["command"]
+        )
         command = re.sub(r"\bpython\b", sys.executable, command)
         done = shell(command, workspace)
         passed = done.returncode == terms.get("expect_exit", 0)
-        return passed, told["correct"] if passed else told["incorrect"] + reminder, (done.stdout + done.stderr)[-300:]
+        return (
+            passed,
+            told["correct"] if passed else told["incorrect"] + reminder,
+            (done.stdout + done.stderr)[-300:],
+        )
     m = _BOX.search(reply)
     chosen, right = set(re.findall(r"[A-Z]", m[1])) if m else set(), set(terms["answer"])
     if chosen == right:
         return True, told["correct"], ""
     lines = [f"You missed option {o}: {told['options'].get(o, '')}" for o in sorted(right - chosen)]
-    lines += [f"You incorrectly selected option {o}: {told['options'].get(o, '')}" for o in sorted(chosen - right)]
+    lines += [
+        f"You incorrectly selected option {o}: {told['options'].get(o, '')}" for o in sorted(chosen - right)
+    ]
     return False, "\n".join(lines) + reminder, f"{sorted(chosen)} for {sorted(right)}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sclate_benchmarks.apprentice.rules.evidence import Statement, majority
 
@@ -29,21 +30,24 @@ class BackupStyle:
         stem, dot, ext = name.rpartition(".")
         if not dot:
             stem, ext = name, ""
-        made = self.template.replace("{name}", name).replace("{stem}", stem).replace("{ext}", f".{ext}" if ext else "")
+        made = (
+            self.template.replace("{name}", name)
+            .replace("{stem}", stem)
+            .replace("{ext}", f".{ext}" if ext else "")
+        )
         return f"{folder}{slash}{made}"
 
 
-def _votes(said: Sequence[Statement]) -> Iterator[tuple[BackupStyle, float]]:
-    for s in said:
-        if not _ABOUT.search(s.text) or not s.obliges:
-            continue
-        paths = [m[0].rstrip(".,:") for m in _PATH.finditer(s.text)]
-        named = [p for p in paths if "." in p or "~" in p]
-        found = [t for p in named for q in named if (t := _relation(p, q))]
-        for template in found or [t for p in named if (t := _doubled(p))]:
-            yield BackupStyle(template), 3.0
-        for m in _SUFFIX.finditer(s.text):
-            yield BackupStyle("{name}" + m[0].rstrip(".")), 1.0
+@lru_cache(maxsize=4096)
+def _votes(s: Statement) -> tuple[tuple[BackupStyle, float], ...]:
+    """Styles that a statement shows, an original beside its copy weighing more than a bare suffix."""
+    if not _ABOUT.search(s.text) or not s.obliges:
+        return ()
+    named = [p for m in _PATH.finditer(s.text) if "." in (p := m[0].rstrip(".,:")) or "~" in p]
+    found = [t for p in named for q in named if (t := _relation(p, q))]
+    found = found or [t for p in named if (t := _doubled(p))]
+    bare = ["{name}" + m[0].rstrip(".") for m in _SUFFIX.finditer(s.text)]
+    return (*((BackupStyle(t), 3.0) for t in found), *((BackupStyle(t), 1.0) for t in bare))
 
 
 def _relation(original: str, copy: str) -> str | None:
@@ -77,4 +81,4 @@ def _doubled(copy: str) -> str | None:
 
 def learn_backup(said: Sequence[Statement]) -> BackupStyle | None:
     """The style of copies that the statements ask for."""
-    return majority(_votes(said))
+    return majority(v for s in said for v in _votes(s))

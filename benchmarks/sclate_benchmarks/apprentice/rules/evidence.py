@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
@@ -18,8 +17,12 @@ OBLIGES = re.compile(
     r"|append|create|add)\b",
     re.I,
 )
-_DENIES = re.compile(r"(?:\bnot\b|\binstead of\b|\brather than\b|\bavoid\b|\bnever\b|n't\b)[^.;,]{0,18}$", re.I)
-_DENIED_AFTER = re.compile(r"^[`\"')]*\s*,?\s*(?:\(?[^)]{0,20}\)?\s*)?(?:violat|is wrong|is incorrect|is not\b)", re.I)
+_DENIES = re.compile(
+    r"(?:\bnot\b|\binstead of\b|\brather than\b|\bavoid\b|\bnever\b|n't\b)[^.;,]{0,18}$", re.I
+)
+_DENIED_AFTER = re.compile(
+    r"^[`\"')]*\s*,?\s*(?:\(?[^)]{0,20}\)?\s*)?(?:violat|is wrong|is incorrect|is not\b)", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Statement:
     text: str
     blocks: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def obliges(self) -> bool:
         """Whether it tells how things are to be done, rather than that they are well."""
         return bool(OBLIGES.search(self.text))
@@ -64,9 +67,9 @@ def denied(text: str, start: int, end: int) -> bool:
 
 def majority(votes: Iterable[tuple[T, float]]) -> T | None:
     """The value with the most weight; of equals the one seen last, since people correct themselves."""
-    total: Counter[T] = Counter()
+    total: dict[T, float] = {}
     last: dict[T, int] = {}
     for i, (value, weight) in enumerate(votes):
-        total[value] += weight  # type: ignore[assignment]
+        total[value] = total.get(value, 0.0) + weight
         last[value] = i
     return max(total, key=lambda v: (total[v], last[v])) if total else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sclate_benchmarks.apprentice.moment import Moment
 from sclate_benchmarks.apprentice.rules.evidence import Statement, denied, majority
@@ -77,23 +78,26 @@ def _layout(span: str) -> tuple[str, TimeStyle] | None:
     return text.replace("\0", "{time}").strip(), style_of(at)
 
 
-def _layouts(said: Sequence[Statement]) -> Iterator[tuple[tuple[str, TimeStyle], float]]:
-    for s in said:
-        spans = [(m.start(), m.end(), m[1] or m[2]) for m in _SPAN.finditer(s.text)]
-        spans += [(0, 0, line) for b in s.blocks for line in b.splitlines()]
-        if not re.search(r"\b(?:append|entry|entries|log|line)\b", s.text, re.I):
-            continue
-        for start, end, span in spans:
-            if (start or not end) and denied(s.text, start, end):
-                continue
-            if made := _layout(span):
-                yield made, 1.0
+@lru_cache(maxsize=4096)
+def _layouts(s: Statement) -> tuple[tuple[str, TimeStyle], ...]:
+    """Layouts that a statement shows as wanted."""
+    if not re.search(r"\b(?:append|entry|entries|log|line)\b", s.text, re.I):
+        return ()
+    spans = [m[1] or m[2] for m in _SPAN.finditer(s.text) if not denied(s.text, m.start(), m.end())]
+    spans += [line for b in s.blocks for line in b.splitlines()]
+    return tuple(made for span in spans if (made := _layout(span)))
+
+
+@lru_cache(maxsize=4096)
+def _places(s: Statement) -> tuple[str, ...]:
+    """Files that a statement wants lines added to."""
+    return tuple(m[1] or m[2] for m in _WHERE.finditer(s.text))
 
 
 def learn_log(said: Sequence[Statement]) -> LogStyle | None:
     """The log that the statements ask for; None unless both file and layout are known."""
-    made = majority(_layouts(said))
-    file = majority((m[1] or m[2], 1.0) for s in said for m in _WHERE.finditer(s.text))
+    made = majority((v, 1.0) for s in said for v in _layouts(s))
+    file = majority((v, 1.0) for s in said for v in _places(s))
     if made is None or file is None:
         return None
     limit = majority((int(m[1]), 1.0) for s in said for m in _LIMIT.finditer(s.text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sclate_benchmarks.apprentice.moment import Moment
 from sclate_benchmarks.apprentice.rules.evidence import Statement
@@ -28,7 +29,9 @@ _LISTED = re.compile(
     r"(?:contain(?:s|ing)?|include[s]?|including|with|\()\s*:?\s*((?:`?[a-z]\w*`?(?:\s*(?:\([^)]*\)|(?:in )?ISO [\d]+(?: [+:\d]+)?))?(?:,\s*(?:and\s+)?|\s+and\s+))+"
     r"`?[a-z]\w*`?)"
 )
-_ALLOWED = re.compile(r"\b(\w+)`? (?:field |value )?(?:[^.;()]{0,40}?)(?:one of|valid values?|allowed values?|must be|be)[^.;()]{0,20}\(?`?(\w+(?:/\w+)+)`?")
+_ALLOWED = re.compile(
+    r"\b(\w+)`? (?:field |value )?(?:[^.;()]{0,40}?)(?:one of|valid values?|allowed values?|must be|be)[^.;()]{0,20}\(?`?(\w+(?:/\w+)+)`?"
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,11 @@ def _shown(text: str) -> Iterator[tuple[str, Form, dict[str, str]]]:
     """Headers shown as examples in a text: form's name, form, facts."""
     for m in _FRONT.finditer(text):
         first = _PAIR.search(m["body"])
-        yield "front", Form(m["fence"], ": " if first is None or first[2] == ":" else " = "), read_pairs(m["body"])
+        yield (
+            "front",
+            Form(m["fence"], ": " if first is None or first[2] == ":" else " = "),
+            read_pairs(m["body"]),
+        )
     for m in _SECTION.finditer(text):
         yield "section", Form(m["label"]), read_pairs(m["body"])
     for m in _OBJECT.finditer(text):
@@ -124,39 +131,54 @@ def _listed(text: str) -> list[str]:
     return re.findall(r"[a-z]\w*", re.sub(r"\band\b", ",", plain))
 
 
+@dataclass
+class _Told:
+    """What one statement tells of headers."""
+
+    shown: list[tuple[str, Form, dict[str, str]]] = field(default_factory=list)
+    named: list[tuple[str, Form]] = field(default_factory=list)
+    listed: list[str] = field(default_factory=list)
+    allowed: list[tuple[str, str]] = field(default_factory=list)
+
+
+@lru_cache(maxsize=4096)
+def _told(s: Statement) -> _Told:
+    told = _Told()
+    if not (s.blocks or re.search(r"front-?\s?matter|\bmeta|docstring|header", s.text, re.I)):
+        return told
+    for text in (s.text, *s.blocks):
+        told.shown += [found for found in _shown(text) if len(found[2]) > 1]
+    if s.obliges:
+        told.named = list(_named(s.text))
+        told.listed = _listed(s.text) if told.named else []
+    told.allowed = [(m[1], m[2].rpartition("/")[2]) for m in _ALLOWED.finditer(s.text)]
+    return told
+
+
 def learn_header(said: Sequence[Statement]) -> HeaderStyle | None:
     """The header that the statements ask for; what is said later wins."""
-    facts: dict[str, str | None] = {}
-    shown: dict[str, str] = {}
+    facts: list[str] = []
+    values: dict[str, str] = {}
     forms: dict[str, Form] = {}
     named: dict[str, Form] = {}
     times: set[str] = set()
     own_time: TimeStyle | None = None
-    for s in said:
-        if not (s.blocks or re.search(r"front-?\s?matter|\bmeta|docstring|header", s.text, re.I)):
-            continue
-        for text in (s.text, *s.blocks):
-            for kind, form, pairs in _shown(text):
-                if len(pairs) < 2:
-                    continue
-                forms[kind] = form
-                facts = dict.fromkeys(pairs)
-                for name, value in pairs.items():
-                    if at := next(instants(value), None):
-                        times.add(name)
-                        own_time = style_of(at)
-                    else:
-                        shown[name] = value
-        if not s.obliges:
-            continue
-        for kind, form in _named(s.text):
-            named[kind] = form
-            listed = _listed(s.text)
-            if len(listed) > 1:
-                facts = dict.fromkeys(listed)
-                times.update(n for n in listed if n.endswith(("_at", "_on", "time", "date")))
-        for m in _ALLOWED.finditer(s.text):
-            shown.setdefault(m[1], m[2].rpartition("/")[2])
+    for told in map(_told, said):
+        for kind, form, pairs in told.shown:
+            forms[kind], facts = form, list(pairs)
+            for name, value in pairs.items():
+                if at := next(instants(value), None):
+                    times.add(name)
+                    own_time = style_of(at)
+                else:
+                    values[name] = value
+        named.update(told.named)
+        if len(told.listed) > 1:
+            facts = told.listed
+            times.update(n for n in facts if n.endswith(("_at", "_on", "time", "date")))
+        for name, value in told.allowed:
+            values.setdefault(name, value)
     if not facts or not (forms or named):
         return None
-    return HeaderStyle({n: shown.get(n) for n in facts}, {**named, **forms}, frozenset(times), own_time)
+    known = tuple((n, values.get(n)) for n in facts)
+    return HeaderStyle(dict(known), {**named, **forms}, frozenset(times), own_time)

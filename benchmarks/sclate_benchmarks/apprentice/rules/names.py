@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 
 from sclate_benchmarks.apprentice.rules.evidence import Statement, denied, majority
 
@@ -37,12 +38,14 @@ class NameStyle:
         """A file name for a description in words."""
         put = {"upper": str.upper, "title": str.capitalize}.get(self.case, str.lower)
         text = self.between.join(put(w) for w in words)
-        parts = [day.strftime(self.shape.day), text] if self.shape.leads else [text, day.strftime(self.shape.day)]
+        parts = (
+            [day.strftime(self.shape.day), text] if self.shape.leads else [text, day.strftime(self.shape.day)]
+        )
         return f"{self.shape.joint.join(parts)}.{ext}"
 
     def matches(self, name: str, day: date | None = None) -> bool:
         """Whether a file name is in this style, and of `day` where given."""
-        found = _shape_of(*_split(name)) if "." in name else None
+        found = _shape_of(name.rpartition(".")[0])
         if found is None or found[0] != self.shape:
             return False
         text, written = found[1], found[2]
@@ -52,12 +55,7 @@ class NameStyle:
         return bool(re.fullmatch(rf"{word}(?:{re.escape(self.between)}{word})*", text))
 
 
-def _split(name: str) -> tuple[str, str]:
-    stem, _, ext = name.rpartition(".")
-    return stem, ext
-
-
-def _shape_of(stem: str, ext: str) -> tuple[NameShape, str, str] | None:
+def _shape_of(stem: str) -> tuple[NameShape, str, str] | None:
     """Shape, description and written date of a file's stem."""
     m = _DATE.search(stem)
     if not m:
@@ -87,20 +85,18 @@ def _words_style(text: str) -> tuple[str, str] | None:
     return ("", "title") if re.search(r"[a-z][A-Z]", text) else None
 
 
-def _examples(said: Sequence[Statement]) -> Iterator[tuple[NameShape, str]]:
-    for s in said:
-        if not s.obliges and not re.search(r"\bnam(?:e|ing)", s.text, re.I):
-            continue
-        for m in _TOKEN.finditer(s.text):
-            if denied(s.text, m.start(), m.end()):
-                continue
-            if found := _shape_of(m[1], m[2]):
-                yield found[0], found[1]
+@lru_cache(maxsize=4096)
+def _examples(s: Statement) -> tuple[tuple[NameShape, str], ...]:
+    """Shapes and descriptions of the names that a statement shows as wanted."""
+    if not s.obliges and not re.search(r"\bnam(?:e|ing)", s.text, re.I):
+        return ()
+    shown = (m for m in _TOKEN.finditer(s.text) if not denied(s.text, m.start(), m.end()))
+    return tuple((found[0], found[1]) for m in shown if (found := _shape_of(m[1])))
 
 
 def learn_name(said: Sequence[Statement]) -> NameStyle | None:
     """The style of file names that the statements ask for."""
-    seen = list(_examples(said))
+    seen = [e for s in said for e in _examples(s)]
     shape = majority((s, 1.0) for s, _ in seen)
     if shape is None:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sclate_benchmarks.apprentice.moment import Moment, parse_offset
 from sclate_benchmarks.apprentice.rules.evidence import Statement, denied, majority
@@ -14,10 +15,10 @@ _DAY = (
     r"(?:(?P<y>\d{4}|YYYY)(?P<s1>[-/._]?)(?P<m>\d{2}|MM)(?P<s2>[-/._]?)(?P<d>\d{2}|DD)"
     r"|(?P<d2>\d{2}|DD)(?P<s3>[-/._])(?P<m2>\d{2}|MM)(?P<s4>[-/._])(?P<y2>\d{4}|YYYY))"
 )
-_CLOCK = (
-    r"(?:<[^<>\n]*(?:[Tt]ime|[Cc]lock|[Hh]our|[Hh][Hh]|iso|ISO)[^<>\n]*>|(?P<h>\d{2}|HH|hh)(?P<s5>[:.h]?)(?P<mi>\d{2}|MM|mm)(?:(?P<s6>[:.]?)(?P<s>\d{2}|SS|ss))?(?P<f>[.,]\d+)?)"
+_CLOCK = r"(?:<[^<>\n]*(?:[Tt]ime|[Cc]lock|[Hh]our|[Hh][Hh]|iso|ISO)[^<>\n]*>|(?P<h>\d{2}|HH|hh)(?P<s5>[:.h]?)(?P<mi>\d{2}|MM|mm)(?:(?P<s6>[:.]?)(?P<s>\d{2}|SS|ss))?(?P<f>[.,]\d+)?)"
+INSTANT = re.compile(
+    rf"(?<![\w/.-]){_DAY}(?P<sep>T|t| |_|, | at )(?P<clock>{_CLOCK})(?P<zone>{_ZONE})?(?![\w])"
 )
-INSTANT = re.compile(rf"(?<![\w/.-]){_DAY}(?P<sep>T|t| |_|, | at )(?P<clock>{_CLOCK})(?P<zone>{_ZONE})?(?![\w])")
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,17 @@ def style_of(match: re.Match[str]) -> TimeStyle:
     return TimeStyle(day + g["sep"] + clock, g["zone"])
 
 
-def time_votes(said: Sequence[Statement]) -> Iterator[tuple[TimeStyle, float]]:
-    """Styles that the statements show as wanted, with weights."""
-    for s in said:
-        if not s.obliges:
-            continue
-        for text in (s.text, *s.blocks):
-            for m in instants(text):
-                if not denied(text, m.start(), m.end()):
-                    yield style_of(m), 1.0 if m["h"] and m["h"].isdigit() else 0.5
+@lru_cache(maxsize=4096)
+def _votes(s: Statement) -> tuple[tuple[TimeStyle, float], ...]:
+    """Styles that a statement shows as wanted, with weights."""
+    return tuple(
+        (style_of(m), 1.0 if m["h"] and m["h"].isdigit() else 0.5)
+        for text in ((s.text, *s.blocks) if s.obliges else ())
+        for m in instants(text)
+        if not denied(text, m.start(), m.end())
+    )
 
 
 def learn_time(said: Sequence[Statement]) -> TimeStyle | None:
     """The style of instants that the statements ask for."""
-    return majority(time_votes(said))
+    return majority(v for s in said for v in _votes(s))
