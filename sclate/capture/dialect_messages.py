@@ -5,10 +5,11 @@ recorded wire response says. Format: the Messages API, version header 2023-06-01
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
+from sclate.capture.heard import Heard, last_values
 from sclate.capture.sse import EventStream
 from sclate_adapters.models import (
     Message,
@@ -29,7 +30,19 @@ USAGE_FIELDS = {
     "cache_read_tokens": "cache_read_input_tokens",
     "cache_write_tokens": "cache_creation_input_tokens",
 }
-SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "stop_sequences", "thinking")
+SAMPLING: tuple[str, ...] = (
+    *("temperature", "top_p", "top_k", "max_tokens"),
+    *("stop_sequences", "thinking", "output_config"),
+)
+END = re.compile(rb'event: ?message_stop|data: ?\{"type": ?"message_stop"')
+ERROR_KINDS = {
+    400: "invalid_request_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
 
 
 # --- requests -----------------------------------------------------------------------------------------------
@@ -78,6 +91,7 @@ def parse_request(body: dict[str, Any]) -> ModelRequest:
         ),
         max_tokens=body.get("max_tokens"),
         temperature=body.get("temperature"),
+        reasoning_effort=(body.get("output_config") or {}).get("effort"),
         stream=bool(body.get("stream")),
         raw=body,
     )
@@ -148,99 +162,112 @@ def stream(reply: ModelReply, request: ModelRequest, message_id: str) -> Iterato
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:
-    kinds = {400: "invalid_request_error", 403: "permission_error", 404: "not_found_error"}
-    kinds |= {429: "rate_limit_error", 529: "overloaded_error"}
-    return {"type": "error", "error": {"type": kinds.get(status, "api_error"), "message": message}}
+    kind = ERROR_KINDS.get(status, "api_error")
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def error_event(status: int, message: str) -> bytes:
+    return _event("error", error=error_body(status, message)["error"])
 
 
 # --- what a response said -----------------------------------------------------------------------------------
 
 
-@dataclass
-class Heard:
-    """A recorded response. `complete` is False for a stream that ended early."""
-
-    content: list[dict[str, Any]] = field(default_factory=list)
-    stop_reason: str | None = None
-    raw_usage: list[dict[str, Any]] = field(default_factory=list)
-    model: str | None = None
-    error: str | None = None
-    complete: bool = False
-
-    @property
-    def usage(self) -> Usage:
-        """Per field the last value that is not null; running totals are never added up."""
-        last = {
-            name: next((u[wire] for u in reversed(self.raw_usage) if u.get(wire) is not None), None)
-            for name, wire in USAGE_FIELDS.items()
-        }
-        if not self.complete:
-            last = dict.fromkeys(last)
-        return Usage(**last)
-
-    @property
-    def text(self) -> str:
-        return "\n".join(b.get("text", "") for b in self.content if b.get("type") == "text")
-
-    @property
-    def tool_calls(self) -> tuple[dict[str, Any], ...]:
-        return tuple(b for b in self.content if b.get("type") == "tool_use")
-
-
 def hear_json(body: dict[str, Any]) -> Heard:
-    if body.get("type") == "error":
-        return Heard(error=str(body["error"].get("message")), complete=True)
-    return Heard(
-        content=list(body.get("content") or ()),
-        stop_reason=body.get("stop_reason"),
-        raw_usage=[body["usage"]] if body.get("usage") else [],
-        model=body.get("model"),
-        complete=True,
-    )
+    """A whole response, or an error."""
+    if "error" in body:
+        return Heard(error=_error_text(body["error"]), complete=True)
+    usage = body.get("usage")
+    heard = _Hearing()
+    heard.blocks = {i: b for i, b in enumerate(body.get("content") or ()) if isinstance(b, dict)}
+    heard.stop_reason = body.get("stop_reason")
+    heard.raw_usage = [usage] if isinstance(usage, dict) else []
+    heard.model = body.get("model")
+    heard.complete = body.get("type") == "message"
+    return heard.result()
 
 
 def hear_stream(data: bytes) -> Heard:
-    """Assemble a recorded stream; events of types that are not known are passed over."""
-    heard, parser = Heard(), EventStream()
-    arguments: dict[int, str] = {}
+    """Assemble a recorded stream; what is not known or does not fit is passed over."""
+    heard, parser = _Hearing(), EventStream()
     for event in [*parser.feed(data), *parser.end()]:
         try:
-            body = json.loads(event.data)
-        except ValueError:
-            continue
-        match body.get("type"):
+            heard.take(json.loads(event.data))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # the record of the bytes is whole all the same
+    return heard.result()
+
+
+def _error_text(error: Any) -> str:
+    return str(error.get("message", error) if isinstance(error, dict) else error)
+
+
+class _Hearing:
+    """A response as it is put together."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, dict[str, Any]] = {}
+        self.stop_reason: str | None = None
+        self.raw_usage: list[dict[str, Any]] = []
+        self.model: str | None = None
+        self.error: str | None = None
+        self.complete = False
+        self._pieces: dict[tuple[int, str], list[str]] = {}
+
+    def take(self, body: dict[str, Any]) -> None:
+        match body["type"]:
             case "message_start":
-                heard.model = body["message"].get("model")
-                if body["message"].get("usage"):
-                    heard.raw_usage.append(body["message"]["usage"])
+                self.model = body["message"].get("model")
+                self._usage(body["message"])
             case "content_block_start":
-                heard.content.append(dict(body["content_block"]))
+                self.blocks[body["index"]] = dict(body["content_block"])
             case "content_block_delta":
-                _hear_delta(heard, arguments, body["index"], body["delta"])
+                self._delta(body["index"], body["delta"])
             case "message_delta":
-                heard.stop_reason = body["delta"].get("stop_reason") or heard.stop_reason
-                if body.get("usage"):
-                    heard.raw_usage.append(body["usage"])
+                self.stop_reason = body["delta"].get("stop_reason") or self.stop_reason
+                self._usage(body)
             case "message_stop":
-                heard.complete = True
+                self.complete = True
             case "error":
-                heard.error = str(body["error"].get("message"))
-    for index, text in arguments.items():
-        try:
-            heard.content[index]["input"] = json.loads(text or "{}")
-        except ValueError:
-            heard.content[index]["input"] = {"_unparsed": text}
-    return heard
+                self.error = _error_text(body["error"])
 
+    def _usage(self, holder: dict[str, Any]) -> None:
+        if isinstance(holder.get("usage"), dict):
+            self.raw_usage.append(holder["usage"])
 
-def _hear_delta(heard: Heard, arguments: dict[int, str], index: int, delta: dict[str, Any]) -> None:
-    block = heard.content[index]
-    match delta.get("type"):
-        case "text_delta":
-            block["text"] = block.get("text", "") + delta["text"]
-        case "thinking_delta":
-            block["thinking"] = block.get("thinking", "") + delta["thinking"]
-        case "signature_delta":
-            block["signature"] = delta["signature"]
-        case "input_json_delta":
-            arguments[index] = arguments.get(index, "") + delta["partial_json"]
+    def _delta(self, index: int, delta: dict[str, Any]) -> None:
+        match delta["type"]:
+            case "text_delta":
+                key, piece = "text", delta["text"]
+            case "thinking_delta":
+                key, piece = "thinking", delta["thinking"]
+            case "signature_delta":
+                key, piece = "signature", delta["signature"]
+            case "input_json_delta":
+                key, piece = "input", delta["partial_json"]
+            case _:
+                return
+        self._pieces.setdefault((index, key), []).append(piece)
+
+    def result(self) -> Heard:
+        for (index, key), pieces in self._pieces.items():
+            block, text = self.blocks.setdefault(index, {}), "".join(pieces)
+            if key != "input":
+                block[key] = block.get(key, "") + text
+                continue
+            try:
+                block[key] = json.loads(text or "{}")
+            except ValueError:
+                block[key] = {"_unparsed": text}
+        content = [block for _, block in sorted(self.blocks.items())]
+        return Heard(
+            content=content,
+            text="\n".join(b.get("text", "") for b in content if b.get("type") == "text"),
+            tool_calls=tuple(b for b in content if b.get("type") == "tool_use"),
+            stop_reason=self.stop_reason,
+            usage=last_values(self.raw_usage, USAGE_FIELDS) if self.complete else Usage(),
+            raw_usage=self.raw_usage,
+            model=self.model,
+            error=self.error,
+            complete=self.complete,
+        )

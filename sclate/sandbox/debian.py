@@ -1,4 +1,4 @@
-"""Debian from where this machine gets it: package sources and certificates for builds, and a base without a registry.
+"""Debian from where this machine gets it: sources and certificates for builds, a base without a registry.
 
 No mirror's name is written down here. It comes from `SCLATE_DEBIAN_MIRROR`, else from the host's own package
 sources if the host is a Debian; otherwise the base image's own sources serve.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-import requests.certs
+import requests.utils
 
 from sclate.sandbox.assets import Files
 from sclate.sandbox.engine import Say
@@ -102,7 +102,7 @@ def _entries(apt: Path) -> Iterator[tuple[str, str]]:
 
 
 def ca_bundle() -> Path:
-    """The certificates that this machine trusts: `SCLATE_CA_BUNDLE`, `SSL_CERT_FILE`, the system's, or certifi's.
+    """The certificates this machine trusts: `SCLATE_CA_BUNDLE`, `SSL_CERT_FILE`, the system's, or certifi's.
 
     Raises:
         PrerequisiteError: `SCLATE_CA_BUNDLE` names no file.
@@ -115,14 +115,17 @@ def ca_bundle() -> Path:
             "point it at a PEM bundle, or unset it",
         )
     candidates = [named, os.environ.get("SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt"]
-    return next((Path(c) for c in candidates if c and Path(c).is_file()), Path(requests.certs.where()))
+    return next(
+        (Path(c) for c in candidates if c and Path(c).is_file()), Path(requests.utils.DEFAULT_CA_BUNDLE_PATH)
+    )
 
 
 def host_files() -> Files:
     """`host/...` of a build context: what apt and pip need inside a build to reach what this machine reaches.
 
     A Dockerfile copies it to `/host` in a stage that is not shipped, and sets `APT_CONFIG=/host/apt.conf`,
-    `PIP_CONFIG_FILE=/host/pip.conf` and `PIP_CERT`, `SSL_CERT_FILE` or `NODE_EXTRA_CA_CERTS` to `/host/ca.pem`.
+    `PIP_CONFIG_FILE=/host/pip.conf`, and to `/host/ca.pem` what its tools ask for: `PIP_CERT`,
+    `NODE_EXTRA_CA_CERTS`, `SSL_CERT_FILE`.
     """
     conf = ['Acquire::https::CAInfo "/host/ca.pem";', *_apt_settings()]
     files = {"host/ca.pem": ca_bundle().read_bytes()}
@@ -170,7 +173,7 @@ def bootstrap(dest: Path, scratch: Path, say: Say) -> None:
             f"set SCLATE_DEBIAN_MIRROR to a mirror's address; or {by_hand}",
         )
     root = scratch / "root"
-    # A mount namespace of its own: what debootstrap mounts below `root` is gone when it ends, however it ends,
+    # A mount namespace of its own: what debootstrap mounts below `root` is gone when it ends, however that is,
     # and removing the tree never reaches this machine's /proc or /dev.
     command = [
         "unshare",

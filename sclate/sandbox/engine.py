@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import socket
 import tarfile
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -38,12 +39,14 @@ def docker_client() -> docker.DockerClient:
     Raises:
         PrerequisiteError: no engine answers, its socket is not ours to open, or it is too old.
     """
+    _knock()
     try:
         client = docker.from_env(version="auto", timeout=120)
     except DockerException as error:
         raise _unreachable(error) from error
     version: str = client.api.api_version
     if tuple(int(part) for part in version.split(".")) < MIN_API:
+        client.close()
         raise PrerequisiteError(
             f"the Docker engine is too old: it speaks API {version}",
             "sandboxes need API 1.41, that is Docker 20.10 or later",
@@ -52,21 +55,31 @@ def docker_client() -> docker.DockerClient:
     return client
 
 
+def _host() -> str:
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+def _knock() -> None:
+    """Opens the engine's Unix socket and closes it again: the SDK hides which error stopped it."""
+    scheme, _, path = _host().partition("://")
+    if scheme != "unix":
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except PermissionError as error:
+            raise PrerequisiteError(
+                f"no permission to use the Docker engine at {_host()}",
+                "sandboxes are Docker containers",
+                'sudo usermod -aG docker "$USER", then log in again',
+            ) from error
+        except OSError as error:
+            raise _unreachable(error) from error
+
+
 def _unreachable(error: Exception) -> PrerequisiteError:
-    host = os.environ.get("DOCKER_HOST", "the local socket")
-    chain: BaseException | None = error
-    text = str(error)
-    while chain is not None:
-        text += f" {chain}"
-        chain = chain.__cause__ or chain.__context__
-    if "Permission denied" in text or "PermissionError" in text:
-        return PrerequisiteError(
-            f"no permission to use the Docker engine at {host}",
-            "sandboxes are Docker containers",
-            'sudo usermod -aG docker "$USER", then log in again',
-        )
     return PrerequisiteError(
-        f"no Docker engine answers at {host}",
+        f"no Docker engine answers at {_host()}",
         f"sandboxes are Docker containers ({str(error)[:200]})",
         "start it (sudo systemctl start docker), or point DOCKER_HOST at a running one",
     )

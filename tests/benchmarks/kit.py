@@ -60,11 +60,15 @@ def tree(base: Path) -> dict[str, bytes]:
 class FolderGrading(GradeContext):
     """A private copy of a folder, and commands run in it for real."""
 
-    def __init__(self, grader: Grader, workspace: Path, subject: Subject, answer: str, now_ns: int = 0) -> None:
+    def __init__(
+        self, grader: Grader, workspace: Path, subject: Subject, answer: str, now_ns: int = 0
+    ) -> None:
         self._base = Path(tempfile.mkdtemp())
         self.life, self.subject, self.now_ns = LIFE, subject, now_ns
-        self.turns = [TurnRecord(key=k, session="s", text=answer, started_sim_ns=0, ended_sim_ns=0)
-                      for k in subject.keys]
+        self.turns = [
+            TurnRecord(key=k, session="s", text=answer, started_sim_ns=0, ended_sim_ns=0)
+            for k in subject.keys
+        ]
         self.workdir, self.grader_dir = str(self._base / "work"), str(self._base / "grader")
         shutil.copytree(workspace, self.workdir, symlinks=True)
         put(Path(self.grader_dir), grader.files)
@@ -178,9 +182,7 @@ class FakeLife:
         self.adapter.setup(self.scenario, self.state_dir)
         self.provider = self.adapter.world_provider(context)
         self.grader = self.adapter.grader(self.scenario)
-        self.scheduler = Scheduler(
-            HybridClock(self.scenario.start_ns), self, _NoTrace(), world=self._world
-        )
+        self.scheduler = Scheduler(HybridClock(self.scenario.start_ns), self, _NoTrace(), world=self._world)
         manifest = self.adapter.source_manifest(context)
         starts = SessionStartSource(manifest.sessions if manifest else ())
         sources = [starts, SessionEndSource(starts), *self.adapter.event_sources(context)]
@@ -210,7 +212,11 @@ class FakeLife:
 
     def _record(self, key: str, value: JsonDict, actor: str = "benchmark") -> WorldWrite:
         write = WorldWrite(
-            seq=len(self.writes) + 1, sim_ns=int(self.scheduler.timeline.now), actor=actor, key=key, value=value
+            seq=len(self.writes) + 1,
+            sim_ns=int(self.scheduler.timeline.now),
+            actor=actor,
+            key=key,
+            value=value,
         )
         self.writes.append(write)
         self.scheduler.arrive(lambda: self.scheduler.board.tell(Topic.WORLD_WRITE, write))
@@ -297,9 +303,7 @@ class FakeLife:
         finally:
             ctx.drop()
         self.judgments.append(judgment)
-        self.scheduler.arrive(
-            lambda: self.scheduler.board.publish(Topic.JUDGMENT, subject.key, judgment)
-        )
+        self.scheduler.arrive(lambda: self.scheduler.board.publish(Topic.JUDGMENT, subject.key, judgment))
 
     def _hook_context(self, *, flowing: bool) -> HookContext:
         return _FakeHookContext(self, flowing)
@@ -319,8 +323,13 @@ class _FakeHookContext(HookContext):
 
     async def run(self, argv: Sequence[str], *, timeout_s: float = 60.0) -> CommandResult:
         done = await asyncio.to_thread(
-            subprocess.run, list(argv), cwd=self._life.workspace.base, capture_output=True, timeout=timeout_s,
-            env={**os.environ, "PATH": GRADER_PATH}, check=False,
+            subprocess.run,
+            list(argv),
+            cwd=self._life.workspace.base,
+            capture_output=True,
+            timeout=timeout_s,
+            env={**os.environ, "PATH": GRADER_PATH},
+            check=False,
         )
         return CommandResult(rc=done.returncode, stdout=done.stdout, stderr=done.stderr)
 

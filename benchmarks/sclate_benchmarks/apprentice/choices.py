@@ -1,4 +1,4 @@
-"""Multiple choice: options are judged against the rules in view; where they say nothing, by how they are put."""
+"""Multiple choice: options are judged by the rules in view; where those are silent, by how they are put."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from sclate_benchmarks.apprentice.fields import sentences
 from sclate_benchmarks.apprentice.moment import Moment
 from sclate_benchmarks.apprentice.rules import Rules
 from sclate_benchmarks.apprentice.rules.metadata import read_pairs
+from sclate_benchmarks.apprentice.values import is_time
 
 _OPTION = re.compile(
-    r"^(?:Group )?([A-H])[.):](?:[ \t]+|\n)(.*?)(?=^(?:Group )?[A-H][.):][ \t\n]|\n\n(?!\"\"\"|---|[A-Z]\w+ = )(?=[^\n]*bbox)|\Z)",
+    r"^(?:Group )?([A-H])[.):](?:[ \t]+|\n)(.*?)(?=^(?:Group )?[A-H][.):][ \t\n]|\n\n(?=[^\n]*bbox)|\Z)",
     re.M | re.S,
 )
 _BOX = re.compile(r"\\b(?:box|oxed)\b")
 _FAULT = re.compile(
-    r"\b(?:need\w* (?:to be )?(?:corrected|correction|converted|modified|renam\w+|fixed|changed)|violat\w+|non-?compliant|incorrect)\b",
+    r"\b(?:need\w* (?:to be )?(?:correct(?:ed|ion)|converted|modified|renam\w+|fixed|changed)"
+    r"|violat\w+|non-?compliant|incorrect)\b",
     re.I,
 )
 _FILE = re.compile(r"(?<![\w/.])[\w-]+\.(?:json|md|py|csv|txt|log)\b")
-_TIMED = re.compile(
-    r"(?<!\w)[\"']?[\w.]*?(?:_at|_time|_date|_start|_end|_by|date|deadline|timestamp|_sync|_updated|reviewed|DEADLINE|DATE|CUTOFF|TIME)[\"']?\s*[:=]\s*[\"']?([^\"'\n,}]+)"
-)
+_PAIR = re.compile(r"[\"'*]*\b([A-Za-z_][\w.]*)[\"'*]*\s*[:=]\s*[\"'*]*([^\"'\n,}]+)")
+_FIGURES = re.compile(r"[\"']?(?:\d{2,4}[-/.]\d{1,2}\b|\d{8}(?:T|$))")
 _CONVERTED = re.compile(r"(?:→|->)\s*[\"']?([^\"'\n(]+?)[\"']?\s*(?:\(|$)")
 _LAX = re.compile(
-    r"\b(?:not (?:required|needed|necessary)|no need|acceptable|interchangeabl\w+|can be (?:omitted|left|used|placed|nested|stored|any)"
-    r"|skip\w*|only\b.*\bneeds?|only needed|is sufficient|as long as|regardless of|overwrite the file with"
-    r"|removed|deleted|reset|before starting|at the end of the entire|after the fact|missing|forgot|without backup|no \w+ entry)\b",
+    r"\b(?:not (?:required|needed|necessary)|no need|acceptable|interchangeabl\w+|can be (?:omitted|left|skipped)"
+    r"|skip\w*|only needed|is sufficient|as long as|regardless of|missing|forgot)\b",
     re.I,
 )
+"""Words by which exceptions are claimed: where nothing else is known, an option that claims one is doubted."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def answer(question: str, rules: Rules, now: Moment) -> str | None:
 
 
 def judge(text: str, rules: Rules, day: date | None = None) -> bool | None:
-    """Whether what an option shows keeps the rules (names of `day`, where given); None where they do not speak of it."""
+    """Whether what an option shows keeps the rules (names: of `day`, where given); None where they are silent."""
     found: list[bool] = []
     found += _times(text, rules)
     found += _files(text, rules, day)
@@ -91,12 +92,14 @@ def _times(text: str, rules: Rules) -> list[bool]:
     out = []
     if m := _CONVERTED.search(text):
         return [style.matches(m[1])]
-    for m in _TIMED.finditer(text):
-        shown = m[1].strip().rstrip(".")
+    for m in _PAIR.finditer(text):
+        shown = m[2].strip().rstrip(".")
+        if not is_time(m[1].lower()) and not _FIGURES.match(shown):
+            continue
         first = shown.split(" ")[0]
         out.append(style.matches(shown) or style.matches(first))
     bare = re.sub(r"\s*\([^)]*\)", "", text).strip("\"' ")
-    if not out and len(bare) < 40 and re.match(r"[\"']?\d{2,4}[-/]|[\"']?\d{8}T", bare):
+    if not out and len(bare) < 40 and _FIGURES.match(bare) and not _FILE.search(bare):
         out.append(style.matches(bare))
     return out
 

@@ -15,7 +15,7 @@ from sclate_benchmarks.apprentice.rules import metadata
 from sclate_benchmarks.apprentice.values import Context, compose, is_time, value
 
 _SECTIONS = re.compile(
-    r"\b(?:includ\w+|cover\w*|contain\w*|sections for|describ\w+|summariz\w+|record(?:ing)? the decision about)\b(?: sections)?(?: for)?:?\s+(.+)",
+    r"\b(?:includ\w+|cover\w*|contain\w*|sections for|describ\w+|summariz\w+)\b(?: sections)?(?: for)?:?\s+(.+)",
     re.I | re.S,
 )
 _CALL = re.compile(r"`?\b([a-z_]\w*)\(([\w, ]*)\)`?")

@@ -12,7 +12,7 @@ _START = re.compile(
 )
 _NAME = re.compile(r"(?:the |an? |its |each )?`?([a-z]\w*(?:\.[a-z_]\w*)*)`?")
 _EACH = re.compile(
-    r"\b(?:each|every|for each)\s+((?:[a-z]+\s+){0,2}?[a-z]+)\s*(?=,|:|\bshould\b|\bneeds?\b|\bmust\b|\bhas\b|\bto\b|$)",
+    r"\b(?:each|every)\s+((?:[a-z]+\s+){0,2}?[a-z]+)\s*(?=,|:|\b(?:should|needs?|must|has|to)\b|$)",
     re.I,
 )
 _TAIL = re.compile(
@@ -20,7 +20,8 @@ _TAIL = re.compile(
     re.S,
 )
 _NESTED = re.compile(
-    r"^(?:an? )?(?:array|list|objects?|string array)?[\s,]*(?:of [^,{]*?,\s*)?(?:where\s+)?(?:each\b(?:\s\w+){0,2}?\s+)?"
+    r"^(?:an? )?(?:array|list|objects?|string array)?[\s,]*(?:of [^,{]*?,\s*)?"
+    r"(?:where\s+)?(?:each\b(?:\s\w+){0,2}?\s+)?"
     r"(?:with|has|having|contain\w*|includ\w*)\s+(?:its |their )?(.+?)(?:\s+for each\b.*|\s+fields?)?:?$",
     re.S,
 )

@@ -13,6 +13,7 @@ from sclate_benchmarks.apprentice.moment import find_clock, find_day, parse_mome
 from sclate_benchmarks.apprentice.values import Context, each_thing, is_time, literal, value
 
 _STOP = r"(?=,?\s+and\s+(?:(?:set|update|change|add|upgrade|the)\b|[\w.]+_\w+)|,\s|;|\.\s|\.?$|\)|\n)"
+_FOR_FROM = r"(?:\s+(?:for|to) (?:each |all |the )?[\w/. -]{1,40}?)?(?:\s+from\s+(?:its [\w ]+|\S+))?"
 _IDENT = re.compile(r"\b[A-Za-z]{1,5}-?\d{2,4}\b|\b[a-z]+-\d{2,4}\b")
 _NUMBERED = re.compile(r"\b([a-z]+) (\d{1,3})\b", re.I)
 _SWITCH_ON = re.compile(r"\b(?:enable|set both|set) (?:the )?(.+?) (?:feature )?flags?\b", re.I)
@@ -78,20 +79,20 @@ class JsonEdit:
         return sorted({*idents, *mentioned}, key=lambda n: (-len(n), n))
 
     def _settings(self, names: list[str]) -> Iterator[Setting]:
-        taken: set[str] = set()
+        taken: set[tuple[str, str]] = set()
         for clause in _clauses(self.question):
             for name in names:
                 n = rf"(?<![\w.])`?{re.escape(name)}`?"
                 kinds = r"(?:\s+(?:fields?|parameter|flag|count|value|timestamp|array))?"
                 patterns = (
                     rf"{n}{kinds}\s*\((?P<v>[^()]*(?:\([^()]*\)[^()]*)*)\)",
-                    rf"{n}{kinds}(?:\s+(?:for|to) (?:each |all |the )?[\w/. -]{{1,40}}?)?(?:\s+from\s+(?:its [\w ]+|\S+))?"
-                    rf"\s+(?:to|as|=|corresponds to|should be|is|with)\s+(?P<v>[^(),]+?(?:\s*\([^)]*\))?){_STOP}",
+                    rf"{n}{kinds}{_FOR_FROM}\s+(?:to|as|=|corresponds to|should be|is|with)"
+                    rf"\s+(?P<v>[^(),]+?(?:\s*\([^)]*\))?){_STOP}",
                     rf"{n}:\s*(?P<v>[^,\n]+?)(?=,\s|\.\s|\.?$|\sand\s|\sfield)",
                 )
                 for p in patterns:
-                    if (m := re.search(p, clause)) and (name, m["v"]) not in taken:
-                        taken.add((name, m["v"]))  # type: ignore[arg-type]
+                    if (m := re.search(p, clause)) and (name, str(m["v"])) not in taken:
+                        taken.add((name, str(m["v"])))
                         yield Setting(name, m["v"].strip(), clause)
                         break
 
@@ -189,7 +190,7 @@ class JsonEdit:
     def _appends(self) -> bool:
         return bool(
             re.search(
-                r"\b(?:append|add (?:this|a|an|two|three|\w+ more|the)?\s*(?:\w+ )*?(?:new|more|milestones|entry|task)|allocate)\b",
+                r"\b(?:append|allocate|add (?:\w+ )*?(?:new|more|milestones|entry|task))\b",
                 self.question,
                 re.I,
             )

@@ -14,7 +14,7 @@ _LIMIT = 24_000
 
 
 def lessons(feedback: str, known: Iterable[str]) -> list[Statement]:
-    """Statements of a feedback that teach something and are not yet among the `known` texts in any wording."""
+    """Statements of a feedback that teach something and are not yet among the `known` texts."""
     known = list(known)
     if sum(map(len, known)) > _LIMIT:
         return []

@@ -14,7 +14,8 @@ Found = dict[str, str]
 """One thing: identifier-like names to values; `title` is what its heading says, `text` is all of it."""
 
 _HEAD = re.compile(
-    r"^\s*(?:#{1,4}\s+)?(?:(?P<kind>[A-Z][a-z]+) (?P<n>\d+):|\[(?P<box>\d+)\]|(?P<num>\d+)\.|(?P<id>[A-Z]+-\d+)\s*(?:\((?P<paren>[^)]*)\))?:?)\s*(?P<rest>.*)$"
+    r"^\s*(?:#{1,4}\s+)?(?:[A-Z][a-z]+ (?P<n>\d+):|\[(?P<box>\d+)\]|(?P<num>\d+)\."
+    r"|(?P<id>[A-Z]+-\d+)\s*(?:\((?P<paren>[^)]*)\))?:?)\s*(?P<rest>.*)$"
 )
 _PAIR = re.compile(r"^\s*(?:[-*]\s+)?(?:\*\*)?(?P<k>[A-Z][\w /]{1,30}?):(?:\*\*)?\s+(?P<v>\S.*)$")
 _INLINE = re.compile(r"\s+-\s+(?P<k>[A-Z][\w ]{1,20}):\s*(?P<v>.*?)(?=\s+-\s+[A-Z][\w ]{1,20}:|$)")

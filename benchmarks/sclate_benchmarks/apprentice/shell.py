@@ -93,7 +93,8 @@ def script(work: Work, work_dir: str | None) -> str:
         )
     for path in work.reads:
         lines.append(
-            f"[ -f {quote(path)} ] && printf '\\n{MARK} %s\\n' {quote(path)} && head -c {_MAX_FILE} {quote(path)}"
+            f"[ -f {quote(path)} ] && printf '\\n{MARK} %s\\n' {quote(path)}"
+            f" && head -c {_MAX_FILE} {quote(path)}"
         )
     for src, dst in work.copies:
         lines.append(f"{_parent(dst)}cp -p {quote(src)} {quote(dst)}")

@@ -12,16 +12,17 @@ _EXTENSIONS = r"json|md|markdown|py|csv|txt|ya?ml|sh|log|toml|ini|sql|js|ts"
 _PATH = re.compile(rf"(?<![\w/.])(?:[\w-]+/)*[\w][\w.-]*?\.(?:{_EXTENSIONS})\b(?![\w/])")
 _FOLDER = re.compile(r"(?<![\w/.])((?:[\w-]+/)+)(?=[\s.,;)]|$)")
 _OUTPUT = re.compile(
-    r"(?::|\b(?:as|at|named)|\bsav\w+(?: (?:it|them|the \w+))?(?: to)?|\b(?:create|generate|write|draft|produce)"
-    r"(?: (?:an?|the|separate|new|final|structured|python|utility|function|module|file|version|report|json|markdown))*)\s+`?$",
+    r"(?::|\b(?:as|at|named)|\bsav\w+(?: (?:it|them|the \w+))?(?: to)?"
+    r"|\b(?:create|generate|write|draft|produce)"
+    r"(?: (?:an?|the|separate|new|final|structured|python|utility|function|module|file|version|report))*)\s+`?$",
     re.I,
 )
 _CHANGE = re.compile(
-    r"\b(?:update|fix|modify|refactor|correct|change|fill(?:ing)? in|edit|append|extend|add\b.*\b(?:to|in)|convert)\b",
+    r"\b(?:update|fix|modify|refactor|correct|change|fill(?:ing)? in|edit|append|extend|convert|add\b.*\b(?:to|in))\b",
     re.I,
 )
 _ANEW = re.compile(
-    r"\bsav(?:e|ed|ing)\b|\bnew file\b|\bcreate (?:an?|the|this|today)\b|\bgenerate\b|\bwrite\b|\bcreate the final\b",
+    r"\bsav(?:e|ed|ing)\b|\bnew file\b|\bcreate (?:an?|the|this|today)\b|\bgenerate\b|\bwrite\b",
     re.I,
 )
 _AGAIN = re.compile(r"\boverwrit\w+|\bsame file\b|\bin place\b", re.I)
@@ -35,10 +36,12 @@ _FORMATS = (
     ("md", r"\bmarkdown\b"),
     ("txt", r"\bplain text\b"),
 )
+_FILE_NOUN = r"(?:format|file|script|module|utility|helper|setup|document|report\b)"
 _DEFAULT = "md"
 _ASKS = re.compile(r"\b(?:please|could you|can you|i need you to)\b\s*", re.I)
 _TOPIC_END = re.compile(
-    r",?\s+(?:in|as|into)\s+(?:an?\s+)?(?:structured\s+)?(?:json|markdown|csv|python)\b|,\s*(?:json|markdown|csv|python) format"
+    r",?\s+(?:in|as|into)\s+(?:an?\s+)?(?:structured\s+)?(?:json|markdown|csv|python)\b"
+    r"|,\s*(?:json|markdown|csv|python) format"
     r"|,?\s+(?:and\s+)?sav(?:e|ed|ing)\b|,\s|:\s|\s*\(|\.\s|\.$| by (?:adding|filling)\b|\s+—",
     re.I,
 )
@@ -148,7 +151,7 @@ def extension(path: str) -> str:
 
 @dataclass
 class Task:
-    """A request, parsed. `target` is the existing file to change; `outputs` are new files named by the request."""
+    """A request, parsed. `target` is the existing file to change, `outputs` the new files it names."""
 
     question: str
     folder: str = ""
@@ -221,18 +224,17 @@ def _instruction(question: str) -> str:
 
 
 def _formats(question: str) -> list[str]:
-    """Extensions asked for: an explicit format first, else the first named; another file `as well` after it."""
+    """Extensions asked for: an explicit format, else the first named; then that of a file wanted as well."""
     low = question.lower()
     explicit: list[tuple[int, str]] = []
     for ext, name in _FORMATS:
         for m in re.finditer(
-            rf"(?:in|as|to)\s+(?:an?\s+)?(?:structured\s+)?{name}|{name}(?:-formatted)?\s+(?:format|file|script|module|utility|helper|setup|document|report\b)",
-            low,
+            rf"(?:in|as|to)\s+(?:an?\s+)?(?:structured\s+)?{name}|{name}\s+{_FILE_NOUN}", low
         ):
             explicit.append((m.start(), ext))
     out = [min(explicit)[1]] if explicit else []
     if not out:
-        named = [(m.start(), ext) for ext, name in _FORMATS if (m := re.search(name, low))]
+        named = [(low.index(found[0]), ext) for ext, name in _FORMATS if (found := re.findall(name, low))]
         out = [min(named)[1]] if named else [_DEFAULT]
     for ext, name in _FORMATS:
         if ext not in out and re.search(rf"\bsave the {name}[^.]*\b(?:as well|too|also)\b", low):

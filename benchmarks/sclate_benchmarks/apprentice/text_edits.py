@@ -9,7 +9,7 @@ from sclate_benchmarks.apprentice.moment import find_clock, find_day
 from sclate_benchmarks.apprentice.values import Context
 
 _FROM_TO = re.compile(
-    r"(?:\bfrom\s+)?[\"'`]?(?P<a>\[ \]|[^\s\"'`]+)[\"'`]?\s+(?:should be changed )?to\s+[\"'`]?(?P<b>\[x\]|[^\s\"'`,()]+)[\"'`]?",
+    r"[\"'`]?(?P<a>\[ \]|[^\s\"'`]+)[\"'`]?\s+to\s+[\"'`]?(?P<b>\[x\]|[^\s\"'`,()]+)[\"'`]?",
     re.I,
 )
 _QUOTED_TO = re.compile(
@@ -18,14 +18,14 @@ _QUOTED_TO = re.compile(
 
 
 def edit_text(ctx: Context, ext: str, text: str) -> str:
-    """Plain text, code, configuration and prose: replacements that are spelt out, lines to add, else a new part."""
+    """The text after the replacements and additions asked for; where none can be made out, with a new part."""
     question = ctx.task.question
     out = text
     for m in (*_QUOTED_TO.finditer(question), *_FROM_TO.finditer(question)):
         a, b = m["a"], m["b"].rstrip(".;")
         if a == "[ ]":
-            numbers = re.findall(r"\d+", question.partition("items")[2].partition("as")[0])
-            out = re.sub(r"\[ \](?= (\d+)\b)", lambda x: b if x[1] in numbers else x[0], out)
+            for n in re.findall(r"\d+", question.partition("items")[2].partition("as")[0]):
+                out = out.replace(f"{a} {n}.", f"{b} {n}.")
         elif a in out and a.lower() not in ("to", "it", "field"):
             out = _replace(out, a, b, question[max(0, m.start() - 60) : m.start()])
     for m in re.finditer(

@@ -107,7 +107,7 @@ class Context:
         return self.rules.time.write(moment) if self.rules.time else moment.plain()
 
     def spoken(self, text: str, default: tuple[int, int] | None = None) -> str | None:
-        """The instant that a text tells of, written; one written out in full stays as it is without a rule."""
+        """The instant that a text tells of, written; without a rule, one written in full stays as it is."""
         if self.rules.time is None and (m := next(instants(text), None)) and m["h"]:
             return m[0]
         moment = parse_moment(text, self.now, default)

@@ -111,6 +111,8 @@ class MetaClawBenchmark(BenchmarkAdapter):
             raise PrerequisiteError(
                 f"no split {split!r}", "it selects scenarios", f"one of {', '.join(self.metadata.splits)}"
             )
+        if limit is not None and limit < 1:
+            raise PrerequisiteError(f"limit {limit}", "it counts days from the first on", "give 1 or more")
         dataset = self.dataset
         days = dataset.days[:limit]
         first = "" if len(days) == len(dataset.days) else f"-first{len(days)}"
@@ -180,9 +182,7 @@ class MetaClawBenchmark(BenchmarkAdapter):
 
     def turns(self, day: Day) -> list[TurnPlan]:
         """The first message, the rounds, and the last round's feedback."""
-        turns = [
-            TurnPlan(key=f"{day.id}/intro", session=day.id, text=day.intro, not_before_ns=day.intro_ns)
-        ]
+        turns = [TurnPlan(key=f"{day.id}/intro", session=day.id, text=day.intro, not_before_ns=day.intro_ns)]
         previous: str | None = None
         for one in day.rounds:
             key = f"{day.id}/{one.id}"
@@ -203,9 +203,7 @@ class MetaClawBenchmark(BenchmarkAdapter):
 
     def grader(self, scenario: Scenario) -> Grader:
         whose = "upstream's scripts" if self.dataset.scripts() else "own checks"
-        return RoundGrader(
-            dict(self.rounds(scenario)), self.scripts(), f"{self.metadata.name}, {whose}"
-        )
+        return RoundGrader(dict(self.rounds(scenario)), self.scripts(), f"{self.metadata.name}, {whose}")
 
     def figures(self, scenario: Scenario, judgments: Sequence[Judgment]) -> dict[str, float | None]:
         """Over judged rounds: `exact_pass_accuracy` (exact passes) and `upstream_score` (partial scores).

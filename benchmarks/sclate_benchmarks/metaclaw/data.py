@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -137,9 +138,7 @@ class Dataset(BaseModel):
     def root_files(self) -> dict[str, bytes]:
         """What the workspace holds from the first day on: everything but the days' folders."""
         base = self.root / "workspaces" / "shared"
-        return {
-            path: data for path, data in _files(base) if not DAY_FOLDER.fullmatch(path.partition("/")[0])
-        }
+        return {path: data for path, data in _files(base) if not DAY_FOLDER.fullmatch(path.partition("/")[0])}
 
     def day_files(self, day: str) -> dict[str, bytes]:
         """A day's inputs, by path in the workspace."""
@@ -185,7 +184,7 @@ def load(root: Path) -> Dataset:
         _bad(top, "it has no list `test` of days")
     days = tuple(_day(root, top, entry) for entry in entries)
     _unique(top, "day", [day.id for day in days])
-    for before, after in zip(days, days[1:], strict=False):
+    for before, after in pairwise(days):
         if after.start_ns <= before.start_ns:
             _bad(top, f"{after.id} does not start after {before.id}")
     return Dataset(root=root, name=str(tests.get("name", "")), days=days, extra=tests.get("sclate", {}))

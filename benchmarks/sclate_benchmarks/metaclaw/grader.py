@@ -102,7 +102,9 @@ def choice_feedback(selected: frozenset[str] | None, choice: Choice, feedback: F
         return f"{NO_BOX} {REMINDER}"
     if selected == choice.answer:
         return feedback.correct
-    lines = [f"You missed option {o}: {feedback.options.get(o, '')}" for o in sorted(choice.answer - selected)]
+    lines = [
+        f"You missed option {o}: {feedback.options.get(o, '')}" for o in sorted(choice.answer - selected)
+    ]
     lines += [
         f"You incorrectly selected option {o}: {feedback.options.get(o, '')}"
         for o in sorted(selected - choice.answer)

@@ -38,8 +38,8 @@ UNUSED_SITE = [
 LOADED_BY_NAME = ["libgcc_s.so.1", "libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2"]
 
 # The loader's own copy must not know the image's files: a clock library in /etc/ld.so.preload would move
-# init, proxy and state tool to simulated time. The new names are as long, and under the read-only mount, where
-# nobody can create them.
+# init, proxy and state tool to simulated time. The new names are as long, and under the read-only mount,
+# where nobody can create them.
 REDIRECTED = {b"/etc/ld.so.preload\0": b"/opt/sclate/.never\0", b"/etc/ld.so.cache\0": b"/opt/sclate/.nil\0"}
 
 

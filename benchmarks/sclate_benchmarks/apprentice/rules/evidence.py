@@ -1,4 +1,4 @@
-"""Statements: rule text cut into pieces small enough to say one thing, with the examples that belong to them."""
+"""Statements: rule text cut into pieces small enough to say one thing, with the examples that belong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T", bound=Hashable)
 _FENCE = re.compile(r"```[a-z]*\n?(.*?)```", re.S)
 _CUT = re.compile(r"(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)(?<=[.!?])\s+(?=[A-Z`\"'(\[])|;\s+|\n+|(?=\(\d\)\s)")
 OBLIGES = re.compile(
-    r"\b(?:must|should|shall|needs? to|required?s?|require[sd]|format|convention|standard|always|never|before|e\.g\.|example|like"
+    r"\b(?:must|should|shall|needs? to|require[sd]?|format|convention|standard|always|never|before|e\.g\.|example|like"
     r"|append|create|add)\b",
     re.I,
 )

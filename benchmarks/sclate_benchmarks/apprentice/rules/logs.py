@@ -24,7 +24,7 @@ _LIMIT = re.compile(r"(\d{2,3})[ -]char", re.I)
 
 @dataclass(frozen=True)
 class LogStyle:
-    """`layout` has {time}, {task} and {summary}; `own_time` is its example's; `limit` the summary's length."""
+    """`layout` has {time}, {task} and {summary}; `own_time` is the example's; `limit` in characters."""
 
     file: str
     layout: str

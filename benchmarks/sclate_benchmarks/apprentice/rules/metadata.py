@@ -14,6 +14,7 @@ from sclate_benchmarks.apprentice.rules.times import TimeStyle, instants, style_
 FORMS = {"md": "front", "txt": "front", "json": "object", "py": "section", "csv": "comment"}
 """Which form a header takes in which kind of file: what each file format has room for."""
 
+_ABOUT = r"front-?\s?matter|docstring|header|metadata|\bobject\b|\bsection\b|\bcomment\b"
 _NAMES = {
     "front": re.compile(r"front-?\s?matter", re.I),
     "object": re.compile(r"[`\"']?(\w+)[`\"']?\s+(?:object|key)\b", re.I),
@@ -26,11 +27,13 @@ _SECTION = re.compile(r"^(?P<label>[A-Z]\w*):\s*\n(?P<body>(?:[ \t]+\w+\s*[:=][^
 _COMMENT = re.compile(r"(?:^|`)(?P<open>\S{1,3})\s*(?P<label>\w+):\s*(?P<body>\w+=[^`\n]+)", re.M)
 _PAIR = re.compile(r"^[ \t]*(\w+)[ \t]*([:=])[ \t]*(\S.*?)[ \t]*$", re.M)
 _LISTED = re.compile(
-    r"(?:contain(?:s|ing)?|include[s]?|including|with|\()\s*:?\s*((?:`?[a-z]\w*`?(?:\s*(?:\([^)]*\)|(?:in )?ISO [\d]+(?: [+:\d]+)?))?(?:,\s*(?:and\s+)?|\s+and\s+))+"
+    r"(?:contain(?:s|ing)?|includ(?:es?|ing)|with|\()\s*:?\s*"
+    r"((?:`?[a-z]\w*`?(?:\s*(?:\([^)]*\)|(?:in )?ISO [\d]+(?: [+:\d]+)?))?(?:,\s*(?:and\s+)?|\s+and\s+))+"
     r"`?[a-z]\w*`?)"
 )
 _ALLOWED = re.compile(
-    r"\b(\w+)`? (?:field |value )?(?:[^.;()]{0,40}?)(?:one of|valid values?|allowed values?|must be|be)[^.;()]{0,20}\(?`?(\w+(?:/\w+)+)`?"
+    r"\b(\w+)`? (?:field |value )?(?:[^.;()]{0,40}?)(?:one of|valid values?|allowed values?|must be|be)"
+    r"[^.;()]{0,20}\(?`?(\w+(?:/\w+)+)`?"
 )
 
 
@@ -144,7 +147,7 @@ class _Told:
 @lru_cache(maxsize=4096)
 def _told(s: Statement) -> _Told:
     told = _Told()
-    if not (s.blocks or re.search(r"front-?\s?matter|\bmeta|docstring|header", s.text, re.I)):
+    if not (s.blocks or re.search(_ABOUT, s.text, re.I)):
         return told
     for text in (s.text, *s.blocks):
         told.shown += [found for found in _shown(text) if len(found[2]) > 1]

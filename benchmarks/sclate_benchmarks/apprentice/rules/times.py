@@ -15,7 +15,10 @@ _DAY = (
     r"(?:(?P<y>\d{4}|YYYY)(?P<s1>[-/._]?)(?P<m>\d{2}|MM)(?P<s2>[-/._]?)(?P<d>\d{2}|DD)"
     r"|(?P<d2>\d{2}|DD)(?P<s3>[-/._])(?P<m2>\d{2}|MM)(?P<s4>[-/._])(?P<y2>\d{4}|YYYY))"
 )
-_CLOCK = r"(?:<[^<>\n]*(?:[Tt]ime|[Cc]lock|[Hh]our|[Hh][Hh]|iso|ISO)[^<>\n]*>|(?P<h>\d{2}|HH|hh)(?P<s5>[:.h]?)(?P<mi>\d{2}|MM|mm)(?:(?P<s6>[:.]?)(?P<s>\d{2}|SS|ss))?(?P<f>[.,]\d+)?)"
+_CLOCK = (
+    r"(?:<[^<>\n]*(?:[Tt]ime|[Cc]lock|[Hh]our|[Hh][Hh]|iso|ISO)[^<>\n]*>"
+    r"|(?P<h>\d{2}|HH|hh)(?P<s5>[:.h]?)(?P<mi>\d{2}|MM|mm)(?:(?P<s6>[:.]?)(?P<s>\d{2}|SS|ss))?(?P<f>[.,]\d+)?)"
+)
 INSTANT = re.compile(
     rf"(?<![\w/.-]){_DAY}(?P<sep>T|t| |_|, | at )(?P<clock>{_CLOCK})(?P<zone>{_ZONE})?(?![\w])"
 )
