@@ -82,7 +82,8 @@ class FolderGrading(GradeContext):
         max_output: int = 1 << 20,
     ) -> CommandResult:
         try:
-            done = subprocess.run(
+            done = await asyncio.to_thread(
+                subprocess.run,
                 list(argv),
                 cwd=self.workdir,
                 env={"PATH": GRADER_PATH, "HOME": str(self._base), "LANG": "C.UTF-8", **(env or {})},

@@ -27,8 +27,7 @@ def run(*argv: str) -> int:
     try:
         return check.main(argv)
     except SystemExit as end:
-        assert isinstance(end.code, int)
-        return end.code
+        return int(end.code or 0)
 
 
 def text(path: Path, content: str) -> str:

@@ -80,7 +80,7 @@ def rounds(change: Callable[[list[Any]], None]) -> Callable[[Path], None]:
     return lambda root: edit(root / "eval/day02/questions.json", lambda d: change(d["rounds"]))
 
 
-def tests(change: Callable[[list[Any]], None]) -> Callable[[Path], None]:
+def in_days(change: Callable[[list[Any]], None]) -> Callable[[Path], None]:
     return lambda root: edit(root / "all_tests.json", lambda d: change(d["test"]))
 
 
@@ -93,11 +93,11 @@ FAULTS: list[tuple[str, Callable[[Path], Any], list[str]]] = [
         lambda r: (r / "all_tests.json").write_text('{"test": [{'),
         ["all_tests.json", "truncated"],
     ),
-    ("no days", tests(lambda d: d.clear()), ["all_tests.json", "`test`"]),
-    ("a day twice", tests(lambda d: d.append(d[0])), ["two days", "day01"]),
-    ("days out of order", tests(lambda d: d.reverse()), ["day01 does not start after day02"]),
-    ("a day without eval", tests(lambda d: d[1].pop("eval")), ["all_tests.json", "eval"]),
-    ("a path for a name", tests(lambda d: d[1].update(session="../x")), ["'../x'"]),
+    ("no days", in_days(lambda d: d.clear()), ["all_tests.json", "`test`"]),
+    ("a day twice", in_days(lambda d: d.append(d[0])), ["two days", "day01"]),
+    ("days out of order", in_days(lambda d: d.reverse()), ["day01 does not start after day02"]),
+    ("a day without eval", in_days(lambda d: d[1].pop("eval")), ["all_tests.json", "eval"]),
+    ("a path for a name", in_days(lambda d: d[1].update(session="../x")), ["'../x'"]),
     ("no eval of a day", lambda r: shutil.rmtree(r / "eval/day02"), ["day02/questions.json", "missing"]),
     (
         "no session of a day",

@@ -1,0 +1,27 @@
+"""Shared by all tests: the seed, and what a test needs of the machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+SEED = int(os.environ.get("SCLATE_TEST_SEED", "20310303"))
+DATA = Path(__file__).parents[1].parent / "shared" / "data"
+
+settings.register_profile("repeatable", derandomize=True, print_blob=True)
+settings.load_profile("repeatable")
+
+
+def pytest_report_header() -> str:
+    return f"SCLATE_TEST_SEED={SEED}"
+
+
+@pytest.fixture(scope="session")
+def metaclaw_data() -> Path:
+    """The user's MetaClaw-Bench data, used in place."""
+    folder = DATA / "metaclaw-bench"
+    assert folder.is_dir(), f"test data is missing: {folder} (MetaClaw-Bench, see docs/benchmarks/metaclaw.md)"
+    return folder
