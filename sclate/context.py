@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import simpy
@@ -142,7 +143,7 @@ class Registered(SourceContext):
         def ready(_: simpy.Event) -> None:
             if entry.end is None:
                 start = self.now if anchor_ns is None else anchor_ns
-                entry.event = entry.event.model_copy(update={"due_ns": start + delay_ns})
+                entry.event = replace(entry.event, due_ns=start + delay_ns)
                 self._scheduler.place(entry)
 
         self.all_of(parents).callbacks.append(ready)

@@ -24,6 +24,7 @@ from sclate_adapters.effects import Effect, RunHook, ShutdownAgent, StartAgent
 from sclate_adapters.events import Event, EventEnd, EventSource, Origin, Outcome, Phase, Topic
 
 ORIGIN_RANK = {Origin.SHARED: 0, Origin.BENCHMARK: 1, Origin.AGENT: 2}
+PHASE_NAMES = {phase: phase.name.lower() for phase in Phase}
 YIELD_EVERY = 64
 """Steps between two looks at the event loop while a backlog of due events drains."""
 
@@ -31,7 +32,8 @@ YIELD_EVERY = 64
 class Trace(Protocol):
     """Where the scheduler writes; `sclate.trace.TraceWriter` is the real one."""
 
-    def write(self, sim_ns: int, type_: str, fields: dict[str, Any]) -> int: ...
+    def write(self, sim_ns: int, type_: str, fields: dict[str, Any], *, hold: bool = False) -> int: ...
+    def flush(self) -> None: ...
 
 
 class Runner(Protocol):
@@ -43,8 +45,11 @@ class Runner(Protocol):
 class NullTrace:
     """Keeps nothing."""
 
-    def write(self, sim_ns: int, type_: str, fields: dict[str, Any]) -> int:
+    def write(self, sim_ns: int, type_: str, fields: dict[str, Any], *, hold: bool = False) -> int:
         return 0
+
+    def flush(self) -> None:
+        return
 
 
 def holds_the_timeline(effect: Effect) -> bool:
@@ -181,7 +186,7 @@ class Scheduler:
     ) -> Entry:
         """An event that exists but has no place yet: its parents decide when it is due."""
         seq = registered.next_seq()
-        event = Event.model_construct(
+        event = Event(
             id=f"{registered.source.name}:{seq}",
             source=registered.source.name,
             origin=registered.source.origin,
@@ -230,17 +235,21 @@ class Scheduler:
         effect = event.effect
         self.by_source[event.source] += 1
         self.by_primitive[effect.primitive] += 1
-        self._write(
+        self.trace.write(
+            now,
             "dispatch",
-            event=event.id,
-            source=event.source,
-            origin=event.origin,
-            kind=event.kind,
-            due_sim_ns=event.due_ns,
-            lateness_ns=lateness,
-            phase=event.phase.name.lower(),
-            delta=key[1],
-            parent=event.parent,
+            {
+                "event": event.id,
+                "source": event.source,
+                "origin": event.origin,
+                "kind": event.kind,
+                "due_sim_ns": event.due_ns,
+                "lateness_ns": lateness,
+                "phase": PHASE_NAMES[event.phase],
+                "delta": key[1],
+                "parent": event.parent,
+            },
+            hold=True,
         )
         self._write("effect.start", event=event.id, effect=effect)
         self.board.tell(Topic.DISPATCHED, event)
@@ -280,6 +289,7 @@ class Scheduler:
             self._lasting -= 1
         self._write(
             "effect.end",
+            hold=True,
             event=entry.event.id,
             outcome=end.outcome,
             reason=end.reason or None,
@@ -358,6 +368,7 @@ class Scheduler:
 
     async def _wait(self, head: tuple[int, bool] | None) -> None:
         """Wait until the next event is due, a freeze reaches its limit, or something arrives."""
+        self.trace.flush()
         timeout = self.clock.next_limit_s()
         if head is not None and self.clock.motion is Motion.FLOW and not (head[1] and self._holding):
             until_due = (head[0] - self.clock.now()) / 1e9
@@ -390,7 +401,14 @@ class Scheduler:
                 self.end(entry, EventEnd(outcome=Outcome.CANCELLED, reason=reason))
 
     def _announce(self, event: Event) -> None:
-        self._write("register", event=event.id, kind=event.kind, due_sim_ns=event.due_ns, parent=event.parent)
+        self._write(
+            "register",
+            hold=True,
+            event=event.id,
+            kind=event.kind,
+            due_sim_ns=event.due_ns,
+            parent=event.parent,
+        )
 
-    def _write(self, type_: str, **fields: Any) -> None:
-        self.trace.write(self.clock.now(), type_, fields)
+    def _write(self, type_: str, *, hold: bool = False, **fields: Any) -> None:
+        self.trace.write(self.clock.now(), type_, fields, hold=hold)

@@ -41,9 +41,11 @@ class TraceWriter:
         self.path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         self.seq = 0
+        self._held: list[bytes] = []
 
-    def write(self, sim_ns: int, type_: str, fields: dict[str, Any]) -> int:
-        """Append a line; returns its `seq`, which counts from 1."""
+    def write(self, sim_ns: int, type_: str, fields: dict[str, Any], *, hold: bool = False) -> int:
+        """Append a line; returns its `seq`, which counts from 1. `hold`: write it together with the next
+        (the scheduler flushes before it waits, and an effect is never started with its line held)."""
         self.seq += 1
         line = orjson.dumps(
             {
@@ -57,16 +59,25 @@ class TraceWriter:
             default=_default,
             option=orjson.OPT_APPEND_NEWLINE,
         )
-        view = memoryview(line)
-        while view:
-            view = view[os.write(self._fd, view) :]
+        self._held.append(line)
+        if not hold:
+            self.flush()
         return self.seq
 
+    def flush(self) -> None:
+        """Write what was held."""
+        view = memoryview(b"".join(self._held))
+        self._held.clear()
+        while view:
+            view = view[os.write(self._fd, view) :]
+
     def sync(self) -> None:
+        self.flush()
         os.fsync(self._fd)
 
     def close(self) -> None:
         if self._fd >= 0:
+            self.flush()
             os.fsync(self._fd)
             os.close(self._fd)
             self._fd = -1

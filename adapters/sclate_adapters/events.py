@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -63,8 +64,12 @@ class EventEnd(Record):
         return self.outcome is Outcome.DONE
 
 
-class Event(Record):
-    """One entry of the timeline. `ambient` events (a cron's next run) do not keep a life going."""
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of the timeline. `ambient` events (a cron's next run) do not keep a life going.
+
+    A plain dataclass, not a `Record`: one is made for every dispatch, by the engine alone.
+    """
 
     id: str
     source: str

@@ -10,6 +10,9 @@ import asyncio
 import base64
 import json
 import os
+import re
+import socket
+import struct
 import time
 
 import mitmproxy.version
@@ -19,11 +22,12 @@ from mitmproxy.proxy import server
 FOLDER = os.environ.get("SCLATE_CAPTURE", "/run/sclate/proxy")
 UPSTREAM = os.environ.get("SCLATE_UPSTREAM", "/run/sclate/gw/gateway.sock")
 UIDS = json.loads(os.environ.get("SCLATE_ROUTES", '{"agent": 64001, "memory": 64002}'))
-MAX_KEPT = 32 << 20  # bytes of a body that are kept in the record; all of it is passed on
+MAX_KEPT = 32 << 20  # bytes of a body that are kept in the record (`cut` says so); all of it is passed on
+RETRIES_HEADER = "x-sclate-retries"  # from the gateway to the record, not to the caller
 SECRET_HEADERS = {"authorization", "x-api-key", "cookie", "set-cookie", "proxy-authorization"}
 
-if not mitmproxy.version.VERSION.startswith("11.0."):
-    raise SystemExit(f"built for mitmproxy 11.0, this is {mitmproxy.version.VERSION}")
+if mitmproxy.version.VERSION != "11.0.2":
+    raise SystemExit(f"built for mitmproxy 11.0.2, this is {mitmproxy.version.VERSION}")
 
 
 async def dial(host=None, port=None, **_):
@@ -44,16 +48,33 @@ class Dialing:
 server.asyncio = Dialing()
 
 
-def caller_uid(address, port):
-    """The uid at the other end of a loopback connection, from /proc/net/tcp; None when it is gone."""
-    local = f":{address[1]:04X}"
-    remote = f":{port:04X}"
+def caller_uid(caller, own):
+    """The uid at the other end of a loopback connection, from /proc/net/tcp; None when it is gone.
+
+    Whole addresses are compared: another user may hold the same port on another loopback address.
+    """
+    ends = [
+        f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}:{port:04X}"
+        for host, port in (caller[:2], own[:2])
+    ]
     with open("/proc/net/tcp") as rows:
         for row in rows:
             fields = row.split()
-            if fields[1].endswith(local) and fields[2].endswith(remote) and fields[3] == "01":
+            if fields[1:4] == [*ends, "01"]:
                 return int(fields[7])
     return None
+
+
+def last_seq(path):
+    """Where an earlier proxy of this sandbox stopped counting, and whether it left half a line."""
+    seq, torn = 0, False
+    if os.path.exists(path):
+        with open(path, "rb") as lines:
+            for line in lines:
+                found = re.match(rb'\{"seq": (\d+),', line)
+                seq = max(seq, int(found.group(1))) if found else seq
+                torn = not line.endswith(b"\n")
+    return seq, torn
 
 
 def now():
@@ -75,16 +96,23 @@ def plain_headers(headers):
 class Capture:
     def __init__(self):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self.seq, torn = last_seq(f"{FOLDER}/calls.jsonl")
         self.out = os.open(f"{FOLDER}/calls.jsonl", flags, 0o600)
-        self.seq = 0
+        if torn:
+            os.write(self.out, b"\n")  # the next record starts on a line of its own
+        self.open = {}
 
     def running(self):
         print("READY", flush=True)
 
+    def done(self):
+        for flow in list(self.open.values()):
+            self.write(flow, "the proxy was stopped")
+
     def requestheaders(self, flow):
         self.seq += 1
         route = flow.request.path.lstrip("/").split("/", 1)[0]
-        uid = caller_uid(flow.client_conn.peername, flow.client_conn.sockname[1])
+        uid = caller_uid(flow.client_conn.peername, flow.client_conn.sockname)
         flow.metadata["call"] = {
             "seq": self.seq,
             "route": route,
@@ -94,26 +122,34 @@ class Capture:
             "request_headers": plain_headers(flow.request.headers),
             "start": now(),
         }
+        self.open[flow.id] = flow
         if uid != UIDS.get(route, -1):
             flow.response = http.Response.make(403, b"this route is not yours\n")
-
-    def request(self, flow):
-        flow.metadata["call"]["request"] = kept((flow.request.raw_content or b"")[:MAX_KEPT])
+        else:
+            flow.request.stream = self.tap(flow, "request_body")
 
     def responseheaders(self, flow):
-        call, body = flow.metadata["call"], bytearray()
+        call = flow.metadata["call"]
+        call["retries"] = int(flow.response.headers.pop(RETRIES_HEADER, "0"))
         call["status"] = flow.response.status_code
         call["response_headers"] = plain_headers(flow.response.headers)
-        flow.metadata["body"] = body
+        flow.response.stream = self.tap(flow, "response_body", "first_byte")
 
-        def tap(data):
-            if data and "first_byte" not in call:
-                call["first_byte"] = now()
-            if len(body) < MAX_KEPT:
-                body.extend(data)
+    def tap(self, flow, name, first=None):
+        """Passes a body on as it comes and keeps a copy."""
+        call, body = flow.metadata["call"], bytearray()
+        flow.metadata[name] = body
+
+        def piece(data):
+            if first and data:
+                call.setdefault(first, now())
+            room = MAX_KEPT - len(body)
+            body.extend(data[:room])
+            if len(data) > room:
+                call["cut"] = True
             return data
 
-        flow.response.stream = tap
+        return piece
 
     def response(self, flow):
         self.write(flow, None)
@@ -122,21 +158,20 @@ class Capture:
         self.write(flow, str(flow.error))
 
     def write(self, flow, error):
-        call = flow.metadata.get("call")
-        if call is None or call.get("written"):
+        if self.open.pop(flow.id, None) is None:
             return
-        call["written"] = True
-        body = flow.metadata.get("body")
-        if body is None:
-            body = (flow.response.raw_content if flow.response else None) or b""
-        if flow.response is not None:
-            call.setdefault("status", flow.response.status_code)
+        call = flow.metadata["call"]
+        if "response_body" not in flow.metadata and flow.response is not None:  # one of our own
+            call["status"] = flow.response.status_code
+            flow.metadata["response_body"] = flow.response.raw_content or b""
         line = {
-            **{k: v for k, v in call.items() if k != "written"},
-            "response": kept(bytes(body)),
+            **call,
+            "request": kept(bytes(flow.metadata.get("request_body", b""))),
+            "response": kept(bytes(flow.metadata.get("response_body", b""))),
             "end": now(),
             "error": error,
         }
+        flow.metadata.clear()
         os.write(self.out, json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
 

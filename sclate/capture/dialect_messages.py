@@ -138,7 +138,8 @@ def _event(type_: str, **fields: Any) -> bytes:
 def stream(reply: ModelReply, request: ModelRequest, message_id: str) -> Iterator[bytes]:
     """The event stream, a part at a time; the last item ends it."""
     start = render(reply, request, message_id) | {"content": [], "stop_reason": None}
-    start["usage"] = start["usage"] | {"output_tokens": 1}
+    if "output_tokens" in start["usage"]:
+        start["usage"]["output_tokens"] = 1  # a running total; what is unknown stays unsaid
     yield _event("message_start", message=start)
     for index, part in enumerate(reply.parts):
         block = _block(part)

@@ -20,7 +20,7 @@ class Heard:
     text: str = ""
     tool_calls: tuple[dict[str, Any], ...] = ()
     stop_reason: str | None = None
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     raw_usage: list[dict[str, Any]] = field(default_factory=list)
     model: str | None = None
     error: str | None = None

@@ -32,9 +32,12 @@ class MemoryTrace:
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
 
-    def write(self, sim_ns: int, type_: str, fields: dict[str, Any]) -> int:
+    def write(self, sim_ns: int, type_: str, fields: dict[str, Any], *, hold: bool = False) -> int:
         self.lines.append({"sim_ns": sim_ns, "type": type_, **fields})
         return len(self.lines)
+
+    def flush(self) -> None:
+        return
 
     def of(self, type_: str) -> list[dict[str, Any]]:
         return [x for x in self.lines if x["type"] == type_]

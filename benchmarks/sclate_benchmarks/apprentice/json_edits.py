@@ -287,7 +287,7 @@ class JsonEdit:
     def _mark(self) -> None:
         for m in _MARK.finditer(self.question):
             idents = _IDENT.findall(m[1])
-            old = re.search(r"\b(\w+_\w+|open|pending|todo)\b", m[1])
+            old = re.search(r"\b(\w+_\w+|open|todo)\b", m[1])
             for d in _dicts(self.data):
                 for k, v in list(d.items()):
                     chosen = any(d in self._of(i) for i in idents) if idents else bool(old and v == old[1])

@@ -260,7 +260,7 @@ def _stem(path: str) -> str:
 
 
 def content_words(text: str) -> list[str]:
-    """Words that carry meaning; `Sprint 8` becomes `sprint8`, `v2.3.0` becomes `v230`."""
+    """Words that carry meaning; `Phase 8` becomes `phase8`, `v1.2` becomes `v12`."""
     text = re.sub(r"(\w)'s\b", r"\1", text.lower())
     text = re.sub(r"(?<=\d)\.(?=\d)", "", text)
     out: list[str] = []

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -28,9 +27,14 @@ from sclate_adapters.models import (
     ToolSpec,
 )
 from sclate_benchmarks.apprentice import Apprentice
+from sclate_benchmarks.apprentice.rules import learn
+from sclate_benchmarks.apprentice.view import split_feedback
 
-DATA = Path(__file__).parents[3].parent / "shared" / "data" / "metaclaw-bench"
-CHECK_MODULE = os.environ.get("APPRENTICE_CHECK", "sclate_benchmarks.metaclaw.check")
+DATA = Path(__file__).parents[4] / "shared" / "data" / "metaclaw-bench"
+ROOT = Path(__file__).parents[3]
+CHECK = ROOT / "benchmarks/sclate_benchmarks/metaclaw/check.py"
+PYTHON = f"{sys.executable} -I -S"
+"""The checks and the inline programs need the standard library alone; without `site` they start fast."""
 TOOLS = (
     ToolSpec(name="bash", schema_={"type": "object", "properties": {"command": {"type": "string"}}}),
     ToolSpec(name="read", schema_={"type": "object", "properties": {"path": {"type": "string"}}}),
@@ -41,7 +45,6 @@ TOOLS = (
 )
 MOST_CALLS = 8
 _BOX = re.compile(r"\\(?:bbox|boxed)\{([^}]*)\}")
-_IMPORTS = os.pathsep.join(str(Path(__file__).parents[3] / p) for p in ("benchmarks", "adapters"))
 
 
 def require_data() -> None:
@@ -93,11 +96,18 @@ class Outcome:
     day: str
     round: str
     kind: str
+    needs: frozenset[str]
     passed: bool
     calls: int
     reply: str
     known: frozenset[str] = frozenset()
+    """Kinds of rule that the day's own feedback had stated before this round."""
     detail: str = ""
+
+    @property
+    def depends(self) -> bool:
+        """Whether the round needs a rule that the day itself has not stated yet."""
+        return bool(self.needs - self.known)
 
 
 @dataclass
@@ -155,13 +165,13 @@ class Life:
     def run(self, call: ToolCallPart) -> ToolResultPart:
         """One tool call, for real."""
         if call.name == "bash":
-            done = shell(call.input["command"], self.workspace)
+            done = shell(str(call.input["command"]), self.workspace)
             text = done.stdout + done.stderr
             return ToolResultPart(call_id=call.id, text=text, is_error=done.returncode != 0)
-        path = self.workspace / call.input["path"]
+        path = self.workspace / str(call.input["path"])
         if call.name == "write":
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(call.input["content"])
+            path.write_text(str(call.input["content"]))
             return ToolResultPart(call_id=call.id, text="written")
         if not path.is_file():
             return ToolResultPart(call_id=call.id, text="no such file", is_error=True)
@@ -178,16 +188,32 @@ class Life:
         ]
         feedback, out = "", []
         for item in day.rounds[:rounds]:
-            known = stated(messages, feedback)
+            known, needed = stated(messages, feedback), needs(item, self.workspace)
             text = f"[Previous Feedback] {feedback}\n\n{item['question']}" if feedback else item["question"]
             messages.append(Message(role="user", parts=(TextPart(text=text),)))
             reply, calls = self.turn(system, messages)
             passed, feedback, detail = grade(item, reply, self.workspace)
-            out.append(Outcome(day.id, item["id"], item["type"], passed, calls, reply, known, detail))
+            out.append(Outcome(day.id, item["id"], item["type"], needed, passed, calls, reply, known, detail))
         messages.append(Message(role="user", parts=(TextPart(text=f"[Previous Feedback] {feedback}"),)))
         self.turn(system, messages)
         self.log += out
         return out
+
+
+_NEEDS = {"iso8601": "time", "filename": "name", "metadata": "header", "backup": "backup", "done_log": "log"}
+
+
+def needs(item: dict[str, Any], workspace: Path) -> frozenset[str]:
+    """Kinds of rule that a round's grading command looks at; a log that is long enough already needs none."""
+    command = item["eval"].get("command", "")
+    found = {_NEEDS[k] for k in re.findall(r"check_(\w+)\.py", command)}
+    if re.search(r"20\d{6}_", command):
+        found.add("name")
+    if (m := re.search(r"check_done_log\.py (\S+) --min-entries (\d+)(?! --task)", command)) is not None:
+        log = workspace / m[1]
+        if log.is_file() and len(log.read_text().splitlines()) >= int(m[2]):
+            found.discard("log")
+    return frozenset(found)
 
 
 def ask(model: Apprentice, request: ModelRequest) -> ModelReply:
@@ -197,18 +223,13 @@ def ask(model: Apprentice, request: ModelRequest) -> ModelReply:
 
 def stated(messages: Iterable[Message], feedback: str) -> frozenset[str]:
     """Kinds of rule that this day's own feedback has stated so far."""
-    from sclate_benchmarks.apprentice.rules import learn
-    from sclate_benchmarks.apprentice.view import split_feedback
-
     said = [split_feedback(m.text)[0] for m in messages if m.role == "user"]
     return learn([t for t in (*said, feedback) if t]).known()
 
 
 def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([_IMPORTS, os.environ.get("PYTHONPATH", "")])}
-    return subprocess.run(
-        ["bash", "-c", command], cwd=cwd, env=env, capture_output=True, text=True, timeout=60
-    )
+    """A command line, run in a directory."""
+    return subprocess.run(["bash", "-c", command], cwd=cwd, capture_output=True, text=True, timeout=60)
 
 
 def grade(item: dict[str, Any], reply: str, workspace: Path) -> tuple[bool, str, str]:
@@ -216,10 +237,8 @@ def grade(item: dict[str, Any], reply: str, workspace: Path) -> tuple[bool, str,
     told, terms = item["feedback"], item["eval"]
     reminder = "\nKeep this in mind as you continue with the next task."
     if item["type"] == "file_check":
-        command = re.sub(
-            r"\bpython scripts/check_(\w+)\.py", rf"python -m {CHECK_MODULE} \1", terms["command"]
-        )
-        command = re.sub(r"\bpython\b", sys.executable, command)
+        command = re.sub(r"\bpython scripts/check_(\w+)\.py", rf"python {CHECK} \1", terms["command"])
+        command = re.sub(r"\bpython\b(?! *= )", PYTHON, command)
         done = shell(command, workspace)
         passed = done.returncode == terms.get("expect_exit", 0)
         return (
@@ -236,3 +255,81 @@ def grade(item: dict[str, Any], reply: str, workspace: Path) -> tuple[bool, str,
         f"You incorrectly selected option {o}: {told['options'].get(o, '')}" for o in sorted(chosen - right)
     ]
     return False, "\n".join(lines) + reminder, f"{sorted(chosen)} for {sorted(right)}"
+
+
+class Bench:
+    """A workspace and a conversation for single questions; rules reach it by feedback, by memory or in a file."""
+
+    def __init__(self, root: Path, today: date) -> None:
+        self.root, self.today = root, today
+        self.workspace.mkdir(parents=True)
+        self.tools: Sequence[ToolSpec] = TOOLS
+        self.messages: list[Message] = []
+        self._feedback: list[str] = []
+        self._life = Life.__new__(Life)
+        self._life.root, self._life.model = root, Apprentice()
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "work"
+
+    @property
+    def _memory_file(self) -> Path:
+        return self.root / "memory" / "MEMORY.md"
+
+    def put(self, path: str, text: str) -> None:
+        """Lays a file."""
+        (self.workspace / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.workspace / path).write_text(text)
+
+    def get(self, path: str) -> str:
+        """A file's text."""
+        return (self.workspace / path).read_text()
+
+    def files(self) -> list[str]:
+        """All files, sorted."""
+        return sorted(str(p.relative_to(self.workspace)) for p in self.workspace.rglob("*") if p.is_file())
+
+    def remember(self, text: str) -> None:
+        """Lays the memory."""
+        self._memory_file.parent.mkdir(parents=True, exist_ok=True)
+        self._memory_file.write_text(text)
+
+    def memory(self) -> str:
+        """The memory's text."""
+        return self._memory_file.read_text()
+
+    def learns(self, rule: str, by: str = "feedback") -> None:
+        """Lets a rule be read: in feedback, in the memory loaded, or in a file that a question names."""
+        if by == "memory":
+            self.remember(rule + "\n")
+        elif by == "file":
+            self.put("CONVENTIONS.md", rule + "\n")
+            self.says(
+                "Please write a short note in Markdown format about CONVENTIONS.md, and save it to the scratch/ directory."
+            )
+        else:
+            self._feedback.append(rule)
+
+    def hears(self, feedback: str) -> str:
+        """A stand-alone feedback message."""
+        return self._turn(f"[Previous Feedback] {feedback}")
+
+    def says(self, question: str) -> str:
+        """A question, with the feedback learnt since the last one before it."""
+        told, self._feedback = " ".join(self._feedback), []
+        return self._turn(f"[Previous Feedback] {told}\n\n{question}" if told else question)
+
+    def _turn(self, text: str) -> str:
+        system = [
+            f"Working directory: {self.workspace}",
+            f"Current date: {self.today.isoformat()}T09:00:00+08:00",
+        ]
+        if self._memory_file.parent.is_dir():
+            system += [f"Memory directory: {self._memory_file.parent}"]
+            system += [
+                f'<memory file="MEMORY.md">\n{self.memory() if self._memory_file.is_file() else ""}</memory>'
+            ]
+        self.messages.append(Message(role="user", parts=(TextPart(text=text),)))
+        self._life.tools = self.tools
+        return self._life.turn("\n".join(system), self.messages)[0]
