@@ -50,7 +50,7 @@ _MONTH_FIRST = re.compile(
 _NEXT_WEEKDAY = re.compile(r"\b(?:(?P<rel>this|next|last|coming)\s+)?" + _WEEKDAY + r"\b", re.I)
 _AGO = re.compile(r"\b(?P<n>\d+|" + "|".join(_NUMBERS) + r") (?P<unit>day|week)s? ago\b", re.I)
 _CLOCK = re.compile(
-    r"\b(?P<h>\d{1,2}):(?P<mi>\d{2})(?::(?P<s>\d{2}))?(?:\.\d+)?\s*(?P<ap>[ap]\.?m\b)?"
+    r"(?:(?<=\dT)|(?<![\w:.]))(?P<h>\d{1,2}):(?P<mi>\d{2})(?::(?P<s>\d{2}))?(?:\.\d+)?\s*(?P<ap>[ap]\.?m\b)?"
     r"(?P<off>\s?(?:Z\b|[+-]\d{2}:?\d{2}\b))?",
     re.I,
 )

@@ -187,7 +187,8 @@ def parse_task(question: str) -> Task:
         (outputs if made else others).append(path)
     with_folder = [p for p in (*outputs, *others) if "/" in p]
     task.folder = next(iter([*folders, *(p.rpartition("/")[0] for p in with_folder)]), "")
-    others = [p if "/" in p or not task.folder else f"{task.folder}/{p}" for p in others]
+    beside = [p if "/" in p or not task.folder else f"{task.folder}/{p}" for p in others]
+    others = list(dict.fromkeys([*beside, *others]))
     task.again = bool(_AGAIN.search(question))
     instruction = _instruction(question)
     if (

@@ -8,6 +8,7 @@ what lies in its memory folder, its cron store and its transcripts.
 
 import datetime
 import http.client
+import itertools
 import json
 import os
 import queue
@@ -81,6 +82,10 @@ class CallError(Exception):
     """The endpoint did not answer after all retries."""
 
 
+class Refused(Exception):
+    """The endpoint does not take this request; asking again is of no use."""
+
+
 def emit(type_, **fields):
     sys.stdout.write(json.dumps({"type": type_, **fields}) + "\n")
     sys.stdout.flush()
@@ -101,7 +106,10 @@ def system_prompt():
         left = MAX_MEMORY
         names = sorted(n for n in os.listdir(MEMORY) if n.endswith(".md")) if os.path.isdir(MEMORY) else []
         for name in names:
-            with open(os.path.join(MEMORY, name), encoding="utf-8", errors="replace") as note:
+            path = os.path.join(MEMORY, name)
+            if not os.path.isfile(path):
+                continue
+            with open(path, encoding="utf-8", errors="replace") as note:
                 text = note.read(left)
             left -= len(text)
             lines.append(f'<memory file="{name}">\n{text}\n</memory>')
@@ -114,9 +122,13 @@ class Crons:
     def __init__(self):
         self.path = os.path.join(HOME, "crons.json")
         self.jobs = {}
-        if os.path.exists(self.path):
+        try:
             with open(self.path) as store:
-                self.jobs = json.load(store)
+                self.jobs = dict(json.load(store))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, TypeError) as error:  # the agent's own shell may have damaged it
+            sys.stderr.write(f"{self.path} is damaged, starting without schedules: {error}\n")
 
     def save(self):
         with open(self.path + ".new", "w") as store:
@@ -126,7 +138,7 @@ class Crons:
     def set(self, cron, zone, prompt, id=None):
         if len(cron.split()) != 5:
             return "error: a cron expression has five fields", True
-        key = id or f"job-{len(self.jobs) + 1}"
+        key = id or next(k for k in (f"job-{n}" for n in itertools.count(1)) if k not in self.jobs)
         self.jobs[key] = {"cron": cron, "zone": zone, "prompt": prompt}
         self.save()
         emit("cron_set", id=key, cron=cron, zone=zone, prompt=prompt)
@@ -140,8 +152,35 @@ class Crons:
         return f"removed {id}", False
 
 
+class Output:
+    """What a command says: the beginning and the end are kept, whatever its length."""
+
+    def __init__(self, pipe):
+        self.head, self.tail, self.cut = b"", b"", False
+        self.pipe = pipe
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        while True:
+            data = self.pipe.read1(65536)
+            if not data:
+                return
+            if len(self.head) < MAX_OUTPUT // 2:
+                self.head += data
+            else:
+                self.tail = (self.tail + data)[-MAX_OUTPUT // 2 :]
+                self.cut = self.cut or len(self.tail) == MAX_OUTPUT // 2
+
+    def text(self):
+        return (self.head + (b"\n... (cut) ...\n" if self.cut else b"") + self.tail).decode(
+            "utf-8", "replace"
+        )
+
+
 def bash(command, timeout_s=120):
-    """A command in a process group of its own, killed as a whole at its time limit."""
+    """A command in a process group of its own, killed as a whole at its time limit. What it leaves running
+    in the background goes on, and the turn does not wait for it."""
     process = subprocess.Popen(
         ["bash", "-c", command],
         stdin=subprocess.DEVNULL,
@@ -149,20 +188,21 @@ def bash(command, timeout_s=120):
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
+    output = Output(process.stdout)
     try:
-        output, _ = process.communicate(timeout=timeout_s)
+        process.wait(timeout_s)
         note = f"\n(exit code {process.returncode})" if process.returncode else ""
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
+        process.wait()
         note = f"\n(killed after {timeout_s:g} s)"
-    text = output.decode("utf-8", "replace")
-    if len(text) > MAX_OUTPUT:
-        text = text[: MAX_OUTPUT // 2] + "\n... (cut) ...\n" + text[-MAX_OUTPUT // 2 :]
-    return text + note, bool(note)
+    output.reader.join(0.5)  # a background process may hold the pipe for ever
+    return output.text() + note, bool(note)
 
 
 def read(path):
+    if os.path.exists(path) and not os.path.isfile(path):
+        return f"error: {path} is no plain file", True
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read(MAX_OUTPUT), False
 
@@ -204,8 +244,12 @@ class Harness:
     # --- input ------------------------------------------------------------------------------------------
 
     def listen(self):
-        for line in sys.stdin:
-            self.inbox.put(json.loads(line))
+        for raw in sys.stdin.buffer:
+            try:
+                line = json.loads(raw)
+                self.inbox.put({"type": line["type"], "id": line["id"], "text": line["text"]})
+            except (ValueError, KeyError, TypeError) as error:
+                sys.stderr.write(f"no line of the protocol: {type(error).__name__}: {error}\n")
         self.inbox.put(None)
 
     def waiting(self):
@@ -230,7 +274,8 @@ class Harness:
             if line is None:
                 break
             self.take_turn(line)
-            emit("idle")
+            if self.inbox.empty():
+                emit("idle")
 
     # --- a turn -----------------------------------------------------------------------------------------
 
@@ -267,7 +312,7 @@ class Harness:
     def use(self, block):
         try:
             text, is_error = self.tools[block["name"]](**block["input"])
-        except (KeyError, TypeError, OSError, ValueError) as error:
+        except Exception as error:  # whatever the model asked for, the turn goes on
             text, is_error = f"{type(error).__name__}: {error}", True
         return {
             "type": "tool_result",
@@ -295,7 +340,9 @@ class Harness:
                 time.sleep(0.2 * 2**attempt)
             try:
                 return self.request(body)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except Refused as error:
+                raise CallError(str(error)) from None
+            except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
                 problem = f"{type(error).__name__}: {error}"
         raise CallError(problem)
 
@@ -311,7 +358,8 @@ class Harness:
             connection.request("POST", url.path.rstrip("/") + "/v1/messages", body.encode(), headers)
             response = connection.getresponse()
             if response.status != 200:
-                raise ValueError(f"HTTP {response.status}: {response.read(2000).decode('utf-8', 'replace')}")
+                said = f"HTTP {response.status}: {response.read(2000).decode('utf-8', 'replace')}"
+                raise (ValueError if response.status == 429 or response.status >= 500 else Refused)(said)
             return assemble(response)
         finally:
             connection.close()
@@ -333,6 +381,10 @@ def assemble(response):
             block, delta = blocks[event["index"]], event["delta"]
             if delta["type"] == "text_delta":
                 block["text"] += delta["text"]
+            elif delta["type"] == "thinking_delta":
+                block["thinking"] = block.get("thinking", "") + delta["thinking"]
+            elif delta["type"] == "signature_delta":
+                block["signature"] = delta["signature"]
             elif delta["type"] == "input_json_delta":
                 partial[event["index"]] += delta["partial_json"]
         elif kind == "content_block_stop":

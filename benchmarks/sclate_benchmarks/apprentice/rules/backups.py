@@ -56,6 +56,8 @@ def _relation(original: str, copy: str) -> str | None:
         return None
     folder, _, name = original.rpartition("/")
     if folder:
+        if "/" in copy and not copy.startswith(folder + "/"):
+            return None
         beside = copy.removeprefix(folder + "/")
     else:
         beside = copy.rpartition("/")[2]

@@ -11,10 +11,11 @@ from typing import TypeVar
 T = TypeVar("T", bound=Hashable)
 
 _FENCE = re.compile(r"```[a-z]*\n?(.*?)```", re.S)
-_CUT = re.compile(r"(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)(?<=[.!?])\s+(?=[A-Z`\"'(\[])|;\s+|\n+|(?=\(\d\)\s)")
+_SPAN = re.compile(r"`[^`\n]*`")
+_CUT = re.compile(r"(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)(?<=[.!?])\s+(?=[A-Z\0\"'(\[])|;\s+|\n+|(?=\(\d\)\s)")
 OBLIGES = re.compile(
     r"\b(?:must|should|shall|needs? to|require[sd]?|format|convention|standard|always|never|before|e\.g\.|example|like"
-    r"|append|create|add)\b",
+    r"|append|create|add|use)\b",
     re.I,
 )
 _DENIES = re.compile(
@@ -49,7 +50,11 @@ def statements(text: str) -> tuple[Statement, ...]:
     out: list[Statement] = []
     pieces = _FENCE.split(text)
     for i in range(0, len(pieces), 2):
-        out += [Statement(s) for s in (c.strip(" \t-*") for c in _CUT.split(pieces[i])) if len(s) > 3]
+        kept = _SPAN.findall(pieces[i])
+        for cut in _CUT.split(_SPAN.sub("\0", pieces[i])):
+            whole = re.sub("\0", lambda _: kept.pop(0), cut).strip(" \t-*")
+            if len(whole) > 3:
+                out.append(Statement(whole))
         if i + 1 < len(pieces):
             block = pieces[i + 1].strip("\n")
             if out:

@@ -1,0 +1,156 @@
+"""Reading the proxy's lines while it writes them, and after it died."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from sclate.capture.record import CallReader
+from sclate_adapters.models import Dialect, Usage
+from sclate_adapters.records import CallRecord
+from tests.capture.wire import TEXT, start, text, whole
+
+MESSAGES = "text/event-stream; charset=utf-8"
+
+
+def line(seq: int, response: bytes | None = None, **fields: Any) -> bytes:
+    body = whole() if response is None else response
+    record = {
+        "seq": seq,
+        "route": "agent",
+        "uid": 64001,
+        "method": "POST",
+        "path": "/agent/v1/messages?beta=true",
+        "start": {"real_ns": 1000, "mono_ns": 10},
+        "first_byte": {"real_ns": 1100, "mono_ns": 110},
+        "end": {"real_ns": 1200, "mono_ns": 210},
+        "status": 200,
+        "response_headers": {"content-type": MESSAGES},
+        "request": {
+            "text": json.dumps({"model": "m-1", "temperature": 0.5, "max_tokens": 9, "messages": []})
+        },
+        "response": {"text": body.decode()},
+        "retries": 2,
+        "error": None,
+    }
+    return json.dumps(record | fields, ensure_ascii=False).encode() + b"\n"
+
+
+def reader(tmp_path: Path, data: bytes = b"") -> CallReader:
+    (tmp_path / "calls.jsonl").write_bytes(data)
+    return CallReader(tmp_path / "calls.jsonl", "s1", lambda mono: 5_000_000 + mono)
+
+
+def append(calls: CallReader, data: bytes) -> None:
+    with calls.path.open("ab") as out:
+        out.write(data)
+
+
+def test_a_line_becomes_a_record(tmp_path: Path) -> None:
+    (record,) = reader(tmp_path, line(1)).take("s1/t1")
+    assert (record.session, record.turn, record.route, record.dialect) == (
+        "s1",
+        "s1/t1",
+        "agent",
+        Dialect.MESSAGES,
+    )
+    assert (record.text, record.finish_reason, record.model) == (TEXT, "end_turn", "m-1")
+    assert record.streamed
+    assert not record.truncated
+    assert record.usage == Usage(
+        input_tokens=37, output_tokens=188, cache_write_tokens=210, cache_read_tokens=5120
+    )
+    assert record.sampling == {"temperature": 0.5, "max_tokens": 9}
+    assert (record.start_real_ns, record.first_byte_real_ns, record.end_real_ns) == (1000, 1100, 1200)
+    assert (record.start_sim_ns, record.first_byte_sim_ns, record.end_sim_ns) == (5000010, 5000110, 5000210)
+    assert record.retries == 2
+    assert record.output_token_ids is None  # what the endpoint does not return is null, with the reason
+    assert record.unfaithful
+
+
+def test_a_response_that_is_no_stream(tmp_path: Path) -> None:
+    body = {
+        "type": "message",
+        "model": "m",
+        "content": [{"type": "text", "text": "yes"}],
+        "stop_reason": "end_turn",
+    }
+    data = line(1, json.dumps(body).encode(), response_headers={"content-type": "application/json"})
+    (record,) = reader(tmp_path, data).take(None)
+    assert (record.text, record.streamed, record.truncated) == ("yes", False, False)
+    assert record.usage == Usage()
+
+
+def test_faults_are_in_the_record(tmp_path: Path) -> None:
+    broken = line(1, start() + text(TEXT), error="connection closed")
+    refused = line(2, b"not yours", status=403, response_headers={})
+    short = line(3, cut=True)
+    one, two, three = reader(tmp_path, broken + refused + short).take(None)
+    assert (one.truncated, one.text, one.error) == (True, TEXT, "connection closed")
+    assert (two.status, two.error) == (403, "HTTP 403")
+    assert three.truncated
+
+
+def test_bytes_that_are_no_text_are_kept(tmp_path: Path) -> None:
+    cut = whole()[:-400]
+    raw = cut + TEXT.encode()[:-2]
+    data = (
+        line(1, response={"base64": base64.b64encode(raw).decode()})
+        if False
+        else line(1, response={"base64": base64.b64encode(raw).decode()})
+    )
+    (record,) = reader(tmp_path, data).take(None)
+    assert record.truncated
+
+
+def test_a_path_of_no_dialect_is_recorded_without_meaning(tmp_path: Path) -> None:
+    (record,) = reader(tmp_path, line(1, b"404", path="/agent/admin", status=404)).take(None)
+    assert record.dialect is None
+    assert record.error == "HTTP 404"
+
+
+def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
+    second = line(2)
+    cut = second.index("€".encode()) + 2  # inside the character
+    calls = reader(tmp_path, line(1) + second[:cut])
+    assert [r.seq for r in calls.take("a")] == [1]
+    assert calls.take("a") == []
+    append(calls, second[cut:] + line(3))
+    assert [(r.seq, r.turn) for r in calls.take("b")] == [(2, "b"), (3, "b")]
+    assert calls.damaged == 0
+
+
+def ends(tmp_path: Path, data: bytes) -> tuple[list[CallRecord], int]:
+    calls = reader(tmp_path, line(1) + data)
+    return calls.rest(None), calls.damaged
+
+
+def test_a_whole_last_line_needs_no_line_end(tmp_path: Path) -> None:
+    records, damaged = ends(tmp_path, line(2).rstrip(b"\n"))
+    assert [r.seq for r in records] == [1, 2]
+    assert damaged == 0
+
+
+def test_damage_is_counted_and_swallows_no_neighbour(tmp_path: Path) -> None:
+    half = line(2)[: line(2).index("€".encode()) + 2]
+    for damage in (half, half + b"\n\n", b"\0" * 4096, b'{"seq":2,"ki' + line(2), line(1)):
+        good = b"" if damage is half else line(3)
+        records, damaged = ends(
+            tmp_path, damage + (b"" if damage.endswith(b"\n") else b"\n" if good else b"") + good
+        )
+        assert [r.seq for r in records] == ([1, 3] if good else [1])
+        assert damaged == 1
+
+
+def test_reading_changes_nothing(tmp_path: Path) -> None:
+    data = line(1) + b"half"
+    calls = reader(tmp_path, data)
+    calls.take(None)
+    calls.rest(None)
+    assert calls.path.read_bytes() == data
+
+
+def test_a_proxy_that_has_not_written_yet(tmp_path: Path) -> None:
+    assert CallReader(tmp_path / "calls.jsonl", "s1", lambda mono: mono).take(None) == []
