@@ -40,7 +40,7 @@ from sclate_adapters.events import EventSource, Topic
 from sclate_adapters.judgments import Judgment, Subject, SubjectKind
 from sclate_adapters.memory import MemorySystem
 from sclate_adapters.models import ModelBackend, ModelProfile
-from sclate_adapters.records import LifeKey, SessionRecord, Snapshot, TurnRecord, WorldWrite
+from sclate_adapters.records import CallRecord, LifeKey, SessionRecord, Snapshot, TurnRecord, WorldWrite
 from sclate_adapters.sources import SessionEndSource, SessionStartSource
 
 log = structlog.get_logger()
@@ -128,6 +128,8 @@ class Life:
         self._open: _Open | None = None
         self._stop_at_boundary: str | None = None
         self.usage: Counter[str] = Counter()
+        """Tokens by kind, of the calls that said."""
+        self.calls_without_usage = 0
 
         self.clock = HybridClock(scenario.start_ns)
         self.clock.on_change.append(self._clock_changed)
@@ -437,9 +439,15 @@ class Life:
             return
         for record in self._open.calls.take(turn):
             classified = record.model_copy(update={"call_class": self.agent.classify_call(record)})
-            for name, value in record.usage.model_dump().items():
-                self.usage[name] += value or 0
+            self._count_usage(record)
             self.log.call(classified)
+
+    def _count_usage(self, record: CallRecord) -> None:
+        """Add what is known; a call that does not say is counted, not taken for 0."""
+        known = {name: n for name, n in record.usage.model_dump().items() if n is not None}
+        self.usage.update(known)
+        if not known:
+            self.calls_without_usage += 1
 
     def turns_of(self, subject: Subject) -> list[TurnRecord]:
         if subject.kind is SubjectKind.LIFE:

@@ -80,10 +80,11 @@ class Lines:
         simulated_s = (life.clock.now() - life.scenario.start_ns) / 1e9
         ratio = f", {simulated_s / real_s:,.0f}x" if real_s > 1 else ""
         wake = " (wake)" if plan.wake else ""
-        tokens = life.usage["input_tokens"] + life.usage["output_tokens"]
+        known = sum(life.usage.values())
+        tokens = f"{known:,} tokens  " if known else ""
         return (
             f"{local_time(life.clock.now(), life.scenario.zone)}  {plan.id}{wake}  "
-            f"passed {passed}/{len(judged)}  {tokens:,} tokens  {real_s:.0f} s{ratio}"
+            f"passed {passed}/{len(judged)}  {tokens}{real_s:.0f} s{ratio}"
         )
 
     def judged(self, judgment: Judgment, life: Life) -> None: ...

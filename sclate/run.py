@@ -47,6 +47,7 @@ class LifeSummary(Record):
     turns: int
     calls: int
     tokens: dict[str, int]
+    calls_without_usage: int
     simulated_s: float
     real_s: float
     frozen_real_s: float
@@ -224,6 +225,7 @@ class Run:
             turns=sum(s.turns for s in life.sessions),
             calls=life.calls.finished,
             tokens=dict(life.usage),
+            calls_without_usage=life.calls_without_usage,
             simulated_s=(life.clock.now() - life.scenario.start_ns) / 1e9,
             real_s=real_s,
             frozen_real_s=life.clock.frozen_real_ns / 1e9,

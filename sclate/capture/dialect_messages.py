@@ -79,6 +79,8 @@ def parse_request(body: dict[str, Any]) -> ModelRequest:
     for message in body["messages"]:
         parts = tuple(p for p in map(_part, _blocks(message["content"])) if p is not None)
         messages.append(Message(role=message["role"], parts=parts))
+    if not messages:
+        raise ValueError("messages: at least one is required")
     return ModelRequest(
         model=body["model"],
         system=_text(body.get("system")),

@@ -61,6 +61,10 @@ def _life_lines(life: LifeSummary) -> list[str]:
         f"  {life.sessions} sessions{wakes}, {life.turns} turns, {life.calls} model calls",
         f"  {days:.1f} simulated days in {real:.0f} s ({compression}), {life.frozen_real_s:.0f} s of it frozen",
     ]
+    if life.tokens:
+        lines.append("  tokens: " + ", ".join(f"{name} {n:,}" for name, n in life.tokens.items()))
+    if life.calls_without_usage:
+        lines.append(f"  {life.calls_without_usage} calls did not say how many tokens they took")
     if life.lateness_p99_ms is not None:
         lines.append(f"  lateness of dispatches p99 {life.lateness_p99_ms:.1f} ms")
     if life.interrupted:

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from sclate.errors import PrerequisiteError
 from sclate_adapters.base import JsonDict, Record
@@ -51,6 +51,15 @@ class Step(Record):
     status: int | None = Field(None, ge=0, le=599)
     after_parts: int | None = Field(None, ge=0)
 
+    @field_validator("when")
+    @classmethod
+    def _is_a_pattern(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"no regular expression: {error}") from None
+        return value
+
 
 def read_script(path: Path) -> list[Any]:
     """Steps of a script file. Raises `PrerequisiteError`."""
@@ -63,6 +72,19 @@ def read_script(path: Path) -> list[Any]:
         ) from None
 
 
+def _step(number: int, step: Any) -> Step:
+    try:
+        return Step.model_validate(step)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise PrerequisiteError(
+            f"step {number} of the script is wrong" + (f", at {where!r}" if where else ""),
+            first["msg"],
+            "see docs/models/scripted.md",
+        ) from None
+
+
 class ScriptedModel(ModelBackend):
     """Answers from a script; says so when it has no step left."""
 
@@ -70,15 +92,7 @@ class ScriptedModel(ModelBackend):
 
     def __init__(self, script: str | Path | Sequence[Mapping[str, Any]] = ()) -> None:
         steps = read_script(Path(script)) if isinstance(script, str | Path) else list(script)
-        try:
-            parsed = [Step.model_validate(step) for step in steps]
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise PrerequisiteError(
-                f"a step of the script is wrong: {'.'.join(map(str, first['loc']))}",
-                first["msg"],
-                "see docs/models/scripted.md",
-            ) from None
+        parsed = [_step(number, step) for number, step in enumerate(steps, 1)]
         self._rules = [step for step in parsed if step.when is not None]
         self._queue = [step for step in parsed if step.when is None]
         self._calls = 0

@@ -93,6 +93,7 @@ def test_a_request_is_read_whole() -> None:
     [
         {},
         {"model": "m"},
+        {"model": "m", "messages": []},
         {"model": "m", "messages": [{"role": "system", "content": "x"}]},
         {"model": "m", "messages": 3},
     ],

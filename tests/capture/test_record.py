@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sclate.capture.record import CallReader
 from sclate_adapters.models import Dialect, Usage
 from sclate_adapters.records import CallRecord
@@ -17,6 +19,10 @@ MESSAGES = "text/event-stream; charset=utf-8"
 
 def line(seq: int, response: bytes | None = None, **fields: Any) -> bytes:
     body = whole() if response is None else response
+    try:
+        kept = {"text": body.decode()}
+    except UnicodeDecodeError:
+        kept = {"base64": base64.b64encode(body).decode()}
     record = {
         "seq": seq,
         "route": "agent",
@@ -31,7 +37,7 @@ def line(seq: int, response: bytes | None = None, **fields: Any) -> bytes:
         "request": {
             "text": json.dumps({"model": "m-1", "temperature": 0.5, "max_tokens": 9, "messages": []})
         },
-        "response": {"text": body.decode()},
+        "response": kept,
         "retries": 2,
         "error": None,
     }
@@ -93,16 +99,11 @@ def test_faults_are_in_the_record(tmp_path: Path) -> None:
     assert three.truncated
 
 
-def test_bytes_that_are_no_text_are_kept(tmp_path: Path) -> None:
-    cut = whole()[:-400]
-    raw = cut + TEXT.encode()[:-2]
-    data = (
-        line(1, response={"base64": base64.b64encode(raw).decode()})
-        if False
-        else line(1, response={"base64": base64.b64encode(raw).decode()})
-    )
-    (record,) = reader(tmp_path, data).take(None)
+def test_an_answer_cut_inside_a_character_is_kept_up_to_there(tmp_path: Path) -> None:
+    stream = whole()
+    (record,) = reader(tmp_path, line(1, stream[: stream.index("€".encode()) + 2])).take(None)
     assert record.truncated
+    assert record.model == "m-1"
 
 
 def test_a_path_of_no_dialect_is_recorded_without_meaning(tmp_path: Path) -> None:
@@ -133,15 +134,26 @@ def test_a_whole_last_line_needs_no_line_end(tmp_path: Path) -> None:
     assert damaged == 0
 
 
-def test_damage_is_counted_and_swallows_no_neighbour(tmp_path: Path) -> None:
-    half = line(2)[: line(2).index("€".encode()) + 2]
-    for damage in (half, half + b"\n\n", b"\0" * 4096, b'{"seq":2,"ki' + line(2), line(1)):
-        good = b"" if damage is half else line(3)
-        records, damaged = ends(
-            tmp_path, damage + (b"" if damage.endswith(b"\n") else b"\n" if good else b"") + good
-        )
-        assert [r.seq for r in records] == ([1, 3] if good else [1])
-        assert damaged == 1
+HALF = line(2)[: line(2).index("€".encode()) + 2]
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept"),
+    [
+        (HALF, [1]),
+        (HALF + b"\n\n", [1]),
+        (b"\0" * 4096, [1]),
+        (HALF + b"\n" + line(3), [1, 3]),
+        (b'{"seq":2,"ki' + line(2) + line(3), [1, 3]),
+        (line(1) + line(3), [1, 3]),
+        (b'{"seq": 2}\n' + line(3), [1, 3]),
+    ],
+    ids=["half", "half and blank", "zeros", "half inside", "glued", "repeated", "no record"],
+)
+def test_damage_is_counted_and_swallows_no_neighbour(tmp_path: Path, damage: bytes, kept: list[int]) -> None:
+    records, damaged = ends(tmp_path, damage)
+    assert [r.seq for r in records] == kept
+    assert damaged == 1
 
 
 def test_reading_changes_nothing(tmp_path: Path) -> None:

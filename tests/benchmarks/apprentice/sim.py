@@ -305,9 +305,7 @@ class Bench:
             self.remember(rule + "\n")
         elif by == "file":
             self.put("CONVENTIONS.md", rule + "\n")
-            self.says(
-                "Please write a short note in Markdown format about CONVENTIONS.md, and save it to the scratch/ directory."
-            )
+            self.says("Please write a note about CONVENTIONS.md in Markdown format, and save it to scratch/.")
         else:
             self._feedback.append(rule)
 

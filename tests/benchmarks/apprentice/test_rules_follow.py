@@ -23,7 +23,7 @@ PLAN = (
     "Please create notes/plan.json. Include these fields: opened_at (today at 14:05), closed_at (tomorrow at noon)"
     ' and owner ("Kim").'
 )
-REPORT = "Please write a release summary in Markdown format, and save it to the notes/ directory. Include risks and costs."
+REPORT = "Please write a release summary in Markdown format, and save it to notes/. Include risks and costs."
 RATES = "Please export the exchange rates as a CSV file, saved to the notes/ directory. Columns: currency, rate_value."
 SCRIPT = "Please write a cleanup script and keep it in notes/ (Python file). It should offer `clean(path)`."
 CHANGE = "Please update notes/limits.json: change max_users from 5 to 9."
@@ -152,7 +152,8 @@ def test_headers_of_data_code_and_tables(bench: Bench, label: str, who: str, sta
     )
     bench.learns(
         f"Python files must have a docstring with a {label.title()} section like this:\n"
-        f'```python\n"""\nWhat it is.\n\n{label.title()}:\n  made_on: {stamp}\n  {who}: night_shift\n  {state}: {value}\n"""\n```'
+        f'```python\n"""\nWhat it is.\n\n{label.title()}:\n  made_on: {stamp}\n'
+        f'  {who}: night_shift\n  {state}: {value}\n"""\n```'
     )
     bench.learns(
         f"CSV files must have a first-line comment: `# {label}: made_on={stamp} {who}=night_shift {state}={value}`."
@@ -197,11 +198,19 @@ def test_backups(bench: Bench, by: str, shown: str, copy: str) -> None:
 @pytest.mark.parametrize(
     ("file", "shown", "pattern"),
     [
-        ("done.log", "[DONE] 2026-03-16T<time>+08:00 | <task_id> | <summary>", r"\[DONE\] 2026-05-05T09:00:00\+08:00 \| (\w+) \| (.+)"),
-        ("journal.txt", "FINISHED; 2026-03-16 09:30Z ; <id> ; <summary>", r"FINISHED; 2026-05-05 09:00Z ; (\w+) ; (.+)"),
+        (
+            "done.log",
+            "[DONE] 2026-03-16T<time>+08:00 | <task_id> | <summary>",
+            r"\[DONE\] 2026-05-05T09:00:00\+08:00 \| (\w+) \| (.+)",
+        ),
+        (
+            "journal.txt",
+            "FINISHED; 2026-03-16 09:30Z ; <id> ; <summary>",
+            r"FINISHED; 2026-05-05 09:00Z ; (\w+) ; (.+)",
+        ),
         ("ops/ledger.log", "<task> :: <summary> :: 2026/03/16 09:30", r"(\w+) :: (.+) :: 2026/05/05 09:00"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("by", ["feedback", "memory"])
 def test_log_lines(bench: Bench, by: str, file: str, shown: str, pattern: str) -> None:
     bench.learns(f"After each task you must append one line to {file} in the root: `{shown}`.", by)
@@ -239,10 +248,8 @@ Answer using \\bbox{X,Y} format."""
 def test_choices_are_judged_by_what_was_read(bench: Bench, shown: str, right: str) -> None:
     bench.learns(f"Times must look like {shown}.")
     assert bench.says(CHOICE) == rf"\bbox{{{right}}}"
-    assert (
-        bench.says(CHOICE.replace("are well written", "need to be corrected"))
-        == rf"\bbox{{{','.join(x for x in 'ABCD' if x != right)}}}"
-    )
+    wrong = ",".join(x for x in "ABCD" if x != right)
+    assert bench.says(CHOICE.replace("are well written", "need to be corrected")) == rf"\bbox{{{wrong}}}"
 
 
 def test_lessons_are_noted_word_for_word_and_once(bench: Bench) -> None:

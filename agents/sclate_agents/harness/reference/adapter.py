@@ -19,6 +19,7 @@ from sclate_adapters.agent import (
     StateSpec,
     StopRequest,
 )
+from sclate_adapters.base import JsonDict
 from sclate_adapters.errors import FailureClass
 from sclate_adapters.events import EventSource
 from sclate_adapters.memory import MemorySystem
@@ -55,34 +56,39 @@ class ReferenceChannel(AgentChannel):
         return json.dumps(line).encode() + b"\n"
 
     def decode(self, stream: Literal["stdout", "stderr"], line: bytes) -> Iterable[Signal]:
-        if stream != "stdout" or not line.startswith(b"{"):
-            return
+        if stream != "stdout":
+            return ()
         try:
-            event = json.loads(line)
-        except ValueError:
-            return
-        match event.get("type"):
-            case "alive":
-                yield Alive()
-            case "turn_started":
-                yield TurnStarted(trigger=event["trigger"])
-            case "consumed":
-                yield Consumed(ids=tuple(event["ids"]))
-            case "turn_finished":
-                yield TurnFinished(text=event["text"], stop=event["stop"])
-            case "idle":
-                yield Idle()
-            case "background_started" | "background_ended" as kind:
-                yield BackgroundTask(id=event["id"], running=kind.endswith("started"))
-            case "cron_set":
-                yield CronSet(id=event["id"], cron=event["cron"], zone=event["zone"], prompt=event["prompt"])
-            case "cron_cleared":
-                yield CronCleared(id=event["id"])
-            case "error":
-                yield Failed(failure=FailureClass.MODEL, message=event["message"])
+            signal = _signal(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return ()  # the agent's own processes can write here too
+        return () if signal is None else (signal,)
 
     def stop(self) -> StopRequest:
         return StopRequest(how="close_stdin", grace_s=10.0)
+
+
+def _signal(event: JsonDict) -> Signal | None:
+    match event.get("type"):
+        case "alive":
+            return Alive()
+        case "turn_started":
+            return TurnStarted(trigger=event["trigger"])
+        case "consumed":
+            return Consumed(ids=tuple(event["ids"]))
+        case "turn_finished":
+            return TurnFinished(text=event["text"], stop=event["stop"])
+        case "idle":
+            return Idle()
+        case "background_started" | "background_ended" as kind:
+            return BackgroundTask(id=event["id"], running=kind == "background_started")
+        case "cron_set":
+            return CronSet(id=event["id"], cron=event["cron"], zone=event["zone"], prompt=event["prompt"])
+        case "cron_cleared":
+            return CronCleared(id=event["id"])
+        case "error":
+            return Failed(failure=FailureClass.MODEL, message=event["message"])
+    return None
 
 
 class ReferenceAgent(AgentAdapter):

@@ -50,9 +50,10 @@ def statements(text: str) -> tuple[Statement, ...]:
     out: list[Statement] = []
     pieces = _FENCE.split(text)
     for i in range(0, len(pieces), 2):
-        kept = _SPAN.findall(pieces[i])
+        kept = iter(_SPAN.findall(pieces[i]))
         for cut in _CUT.split(_SPAN.sub("\0", pieces[i])):
-            whole = re.sub("\0", lambda _: kept.pop(0), cut).strip(" \t-*")
+            head, *tails = cut.split("\0")
+            whole = (head + "".join(next(kept) + t for t in tails)).strip(" \t-*")
             if len(whole) > 3:
                 out.append(Statement(whole))
         if i + 1 < len(pieces):
