@@ -134,6 +134,11 @@ def render(reply: ModelReply, request: ModelRequest, message_id: str) -> dict[st
 
 def _event(type_: str, **fields: Any) -> bytes:
     data = json.dumps({"type": type_, **fields}, ensure_ascii=False)
+    if not data.isascii():
+        try:
+            data.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair, as programs that cut strings make them
+            data = json.dumps({"type": type_, **fields})
     return f"event: {type_}\ndata: {data}\n\n".encode()
 
 
