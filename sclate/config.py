@@ -1,4 +1,3 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """What a run is told to do: defaults, a TOML file, `SCLATE_` variables, flags, `--set`; later ones win."""
 
 from __future__ import annotations

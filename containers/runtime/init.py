@@ -1,4 +1,3 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """PID 1 of a sandbox: starts processes, relays their pipes, reports exits, kills trees.
 
 Stdlib only, one thread, one selector. It speaks JSON lines with the engine over a Unix socket in a

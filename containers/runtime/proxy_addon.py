@@ -1,4 +1,3 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """The capture proxy's addon: mitmproxy in reverse mode on localhost, inside the sandbox, on the real clock.
 
 It dials the gateway's Unix socket itself (there is no other upstream), streams bodies through both ways,

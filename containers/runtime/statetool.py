@@ -1,4 +1,3 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """Saves and restores trees inside the sandbox, as the user who owns them, on the real clock.
 
     statetool.py save --max-bytes N --max-files N PATH...      tar to stdout

@@ -1,10 +1,10 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """From the proxy's lines to `CallRecord`s: what a call said, when on both clocks, and what is missing."""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from sclate_adapters.base import JsonDict
 from sclate_adapters.records import CallRecord
 
 log = structlog.get_logger()
+
+HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+"""What programs that cut strings make: half of a surrogate pair is in JSON, but no text."""
 
 SimOfMono = Callable[[int], int]
 """CLOCK_MONOTONIC ns -> simulated ns."""
@@ -81,6 +84,7 @@ class CallReader:
     def _record(self, line: JsonDict, turn: str | None) -> CallRecord:
         request = _json(_bytes(line.get("request")))
         body = _bytes(line.get("response"))
+        halves = any(HALF_PAIR.search(data) for data in (_bytes(line.get("request")), body))
         streamed = "text/event-stream" in line.get("response_headers", {}).get("content-type", "")
         endpoint = endpoint_of(line["path"])
         heard = Heard()
@@ -92,6 +96,9 @@ class CallReader:
         status = line.get("status")
         if error is None and status is not None and status >= 400:
             error = f"HTTP {status}"
+        if halves:
+            request = None if request is None else _whole(request)
+            heard = Heard(**_whole(vars(heard)))
         start, first, end = line["start"], line.get("first_byte"), line["end"]
         return CallRecord(
             seq=line["seq"],
@@ -131,6 +138,18 @@ def _bytes(kept: Any) -> bytes:
     if "base64" in kept:
         return base64.b64decode(kept["base64"])
     return str(kept["text"]).encode()
+
+
+def _whole(value: Any) -> Any:
+    """With halves of surrogate pairs written out as `\\ud83d`, so that it can be written as UTF-8."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_whole(k): _whole(v) for k, v in value.items()}
+        case list() | tuple():
+            return type(value)(map(_whole, value))
+    return value
 
 
 def _json(data: bytes) -> JsonDict | None:

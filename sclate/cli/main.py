@@ -1,4 +1,3 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """`sclate`: the command line. One module a group of commands; errors become messages here and only here."""
 
 from __future__ import annotations

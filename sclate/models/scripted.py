@@ -1,4 +1,3 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """`scripted`: a model that answers from a script, faults and delays included.
 
 A script is a list of steps, in Python, in a JSON file, or in a TOML file as [[steps]]:

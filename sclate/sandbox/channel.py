@@ -1,4 +1,3 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """The engine's end of the line to a sandbox's init: requests, answers, events, reconnection.
 
 Requests that change something carry a sequence number and are appended to `inbox.jsonl` before they are

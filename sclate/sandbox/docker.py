@@ -1,4 +1,3 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """The Docker sandbox: one container, our init as PID 1, no network, a read-only root, sized tmpfs.
 
 Settings and their reasons: docs/design/sandbox.md.

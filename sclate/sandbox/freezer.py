@@ -1,4 +1,3 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """Stopping the agent's processes where they are, invisibly to them: a child cgroup of the container's.
 
 Only processes of the given uids are moved and frozen; init and the proxy live on. Works with cgroup v1

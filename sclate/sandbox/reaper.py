@@ -1,4 +1,3 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """Removing what dead owners left: containers whose label names a process that is no more."""
 
 from __future__ import annotations

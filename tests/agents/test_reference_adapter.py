@@ -9,7 +9,7 @@ import pytest
 
 from sclate_adapters.memory import MemorySystem
 from sclate_adapters.records import CallClass, CallRecord, Delivery, DeliveryKind
-from sclate_adapters.signals import BackgroundTask, Signal
+from sclate_adapters.signals import BackgroundTask, Signal, TurnFinished
 from sclate_adapters.sources import CronSource
 from sclate_agents.memory.native import NativeMemory
 from sclate_agents.memory.none import NoMemory
@@ -60,6 +60,13 @@ def test_a_delivery_is_one_line_whatever_its_text(tmp_path: Path, kind: Delivery
 def test_output_that_is_none_of_ours_gives_no_signal(tmp_path: Path, line: bytes) -> None:
     channel = AGENT.channel(context(tmp_path, ""))
     assert list(channel.decode("stdout", line)) == []
+
+
+def test_half_of_a_surrogate_pair_becomes_text(tmp_path: Path) -> None:
+    line = rb'{"type":"turn_finished","text":"8\ud83d","stop":"end_turn"}'
+    (signal,) = AGENT.channel(context(tmp_path, "")).decode("stdout", line)
+    assert isinstance(signal, TurnFinished)
+    assert signal.text == "8\\ud83d"
 
 
 def test_stderr_gives_no_signal(tmp_path: Path) -> None:

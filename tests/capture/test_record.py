@@ -7,12 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from sclate.capture.record import CallReader
+from sclate.trace import dumps
 from sclate_adapters.models import Dialect, Usage
 from sclate_adapters.records import CallRecord
-from tests.capture.wire import TEXT, start, text, whole
+from tests.capture.wire import STOP, TEXT, delta, start, text, whole
 
 MESSAGES = "text/event-stream; charset=utf-8"
 
@@ -104,6 +106,16 @@ def test_an_answer_cut_inside_a_character_is_kept_up_to_there(tmp_path: Path) ->
     (record,) = reader(tmp_path, line(1, stream[: stream.index("€".encode()) + 2])).take(None)
     assert record.truncated
     assert record.model == "m-1"
+
+
+def test_half_of_a_surrogate_pair_can_be_written_to_the_trace(tmp_path: Path) -> None:
+    stream = start() + text("8€ X").replace(b"X", rb"\ud83d") + delta({"output_tokens": 1}) + STOP
+    request = {"text": r'{"model":"m","messages":[{"role":"user","content":"\ud83d 8€"}]}'}
+    (record,) = reader(tmp_path, line(1, stream, request=request)).take(None)
+    assert record.text == "8€ \\ud83d"
+    assert orjson.loads(dumps(record))["request"]["messages"][0]["content"] == "\\ud83d 8€"
+    (whole_pair,) = reader(tmp_path, line(1, request={"text": r'{"model":"\ud83d\ude42"}'})).take(None)
+    assert whole_pair.request == {"model": "🙂"}
 
 
 def test_a_path_of_no_dialect_is_recorded_without_meaning(tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
-# LEAD: this file is built, committed and in use (sclate/life.py runs on it). Do NOT rewrite it or change its API; fix bugs only, add tests; then report.
 """The reference harness: a small agent that runs as a real process in the sandbox.
 
 One file, stdlib only. It speaks Anthropic Messages (streaming) to $ANTHROPIC_BASE_URL and JSON lines on its
