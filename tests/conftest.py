@@ -23,5 +23,7 @@ def pytest_report_header() -> str:
 def metaclaw_data() -> Path:
     """The user's MetaClaw-Bench data, used in place."""
     folder = DATA / "metaclaw-bench"
-    assert folder.is_dir(), f"test data is missing: {folder} (MetaClaw-Bench, see docs/benchmarks/metaclaw.md)"
+    assert folder.is_dir(), (
+        f"test data is missing: {folder} (MetaClaw-Bench, see docs/benchmarks/metaclaw.md)"
+    )
     return folder
