@@ -90,7 +90,8 @@ class EffectRunner:
     async def _grade(self, effect: RunHook) -> EventEnd:
         subject = Subject.model_validate(effect.args["subject"])
         with self._life.clock.freeze(f"grading {subject.key}"):
-            judgment = await self._life.grading.judge(subject, effect.timeout_s)
+            limit_s = min(effect.timeout_s, self._life.settings.grade_s)
+            judgment = await self._life.grading.judge(subject, limit_s)
         self._life.record_judgment(judgment)
         return EventEnd(outcome=Outcome.DONE, result={"subject": subject.key, "passed": judgment.passed})
 

@@ -50,6 +50,10 @@ class Grading:
             await self.close()  # whatever hangs in it goes with it
             return self._missing(subject, FailureClass.GRADER, f"no judgment within {timeout_s:g} s")
         except LifeFailure as error:
+            if error.failure is FailureClass.AGENT:  # e.g. a workspace that cannot be kept: its own doing
+                return self._missing(subject, error.failure, error.message).model_copy(
+                    update={"score": 0.0, "passed": False}
+                )
             return self._missing(subject, error.failure, error.message)
         except Exception as error:
             boundary = FailureClass.SANDBOX if isinstance(error, SclateError) else FailureClass.GRADER

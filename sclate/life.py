@@ -22,19 +22,19 @@ import structlog
 from sclate.capture.record import CallReader
 from sclate.clock import HybridClock
 from sclate.effects import EffectRunner
-from sclate.errors import FailureClass, LifeFailure
+from sclate.errors import FailureClass, LifeFailure, PrerequisiteError
 from sclate.gateway import Gateway
 from sclate.grading import Grading
 from sclate.hooks import EngineHookContext
 from sclate.lifelog import LifeLog
 from sclate.model_calls import ModelCalls
-from sclate.sandbox.protocol import UIDS, Process, Sandbox, SandboxError
+from sclate.sandbox.protocol import DEFAULT_ENV, UIDS, Process, Sandbox, SandboxError
 from sclate.scheduler import Scheduler
 from sclate.session import LiveSession
 from sclate.state import EMPTY, StateStore, Workspace, tree_digest
 from sclate_adapters.agent import AgentAdapter, AgentContext
 from sclate_adapters.base import JsonDict
-from sclate_adapters.benchmark import BenchmarkAdapter, Scenario, ScenarioContext
+from sclate_adapters.benchmark import BenchmarkAdapter, EnvironmentSpec, Scenario, ScenarioContext
 from sclate_adapters.effects import Owner, Place, SessionPlan
 from sclate_adapters.events import EventSource, Topic
 from sclate_adapters.judgments import Judgment, Subject, SubjectKind
@@ -61,8 +61,12 @@ class LifeSettings:
 
     seed: int = 0
     latency_ns: int | None = None
+    start_s: float = 120.0
     turn_s: float = 300.0
+    grade_s: float = 120.0
     stop_s: float = 20.0
+    session_s: float = 7_200.0
+    total_s: float = 172_800.0
 
 
 @dataclass
@@ -114,6 +118,7 @@ class Life:
         self.settings = settings
         self.log = log
         self.environment = benchmark.environment(scenario)
+        _refuse_what_is_not_carried_out(self.environment, memory)
         self.store = StateStore(folder / "state")
         self.workspace = Workspace(self.store, self.environment.workspace, self.environment.workdir)
         self.world_dir = folder / "world"
@@ -158,6 +163,10 @@ class Life:
         """Live it. A failure with a class is recorded in `failure`; a bug raises."""
         self.benchmark.setup(self.scenario, self.world_dir)
         self.scheduler.add_sources(self.sources())
+        total = asyncio.get_running_loop().call_later(
+            self.settings.total_s,
+            lambda: self.fail(FailureClass.TIMEOUT, f"the life took more than {self.settings.total_s:g} s"),
+        )
         try:
             watcher = asyncio.ensure_future(self._watch_world()) if self._provider else None
             try:
@@ -169,6 +178,7 @@ class Life:
         except LifeFailure as error:
             self.failure = (error.failure, error.message)
         finally:
+            total.cancel()
             await self._tear_down()
         self.log.check_deliveries()
 
@@ -235,7 +245,12 @@ class Life:
             LifeFailure: and then the life ends.
         """
         try:
-            await self._start_session(plan)
+            async with asyncio.timeout(self.settings.start_s):
+                await self._start_session(plan)
+        except TimeoutError:
+            message = f"session {plan.id} does not start within {self.settings.start_s:g} s"
+            self.fail(FailureClass.TIMEOUT, message)
+            raise LifeFailure(FailureClass.TIMEOUT, message) from None
         except LifeFailure as error:
             self.fail(error.failure, f"session {plan.id} does not start: {error.message}")
             raise
@@ -252,6 +267,7 @@ class Life:
             base_url=f"{BASE_URL}/agent",
             workdir=self.environment.workdir,
             zone=self.scenario.zone,
+            **({"path": f"/home/agent/bin:{DEFAULT_ENV['PATH']}"} if self.environment.commands else {}),
         )
         session = LiveSession(
             plan,
@@ -284,6 +300,7 @@ class Life:
         if self.environment.commands:
             commands = {f"/home/agent/bin/{n}": data for n, data in self.environment.commands.items()}
             await sandbox.put_files(commands, "agent", 0o755)
+        session.limit(self.settings.session_s)
         session.hold_time("harness start")
         harness = await sandbox.spawn(
             "harness",
@@ -351,7 +368,18 @@ class Life:
         self.fail(failure, f"the harness did not come up: {message}" + (f"\n{said}" if said else ""))
 
     async def close_session(self, session_id: str) -> SessionRecord | None:
-        """Ask, wait, kill, prove; then save the state. Durable before it is called done."""
+        """Ask, wait, kill, prove; then save the state. Durable before it is called done.
+
+        Raises:
+            LifeFailure: the state cannot be kept, or something survives; then the life ends.
+        """
+        try:
+            return await self._stop_session(session_id)
+        except LifeFailure as error:
+            self.fail(error.failure, f"session {session_id} does not close: {error.message}")
+            raise
+
+    async def _stop_session(self, session_id: str) -> SessionRecord | None:
         opened = self._open
         if opened is None or opened.plan.id != session_id:
             if not self.scheduler.board.known(Topic.SESSION_CLOSED, session_id):
@@ -368,7 +396,7 @@ class Life:
                 await sandbox.kill_user("memory")
             await self._open_watch
         with self.clock.freeze(f"saving session {session_id}"):
-            session.abandon() if not session.settled else None
+            session.close()
             self._take_calls(None)
             await self.workspace.detach()
             durable = self.agent.durable_state(opened.context)
@@ -514,3 +542,26 @@ class Life:
             await asyncio.sleep(WORLD_POLL_S)
             if self.clock.motion.value == "flow":
                 await self.refresh_world()
+
+
+def _refuse_what_is_not_carried_out(environment: EnvironmentSpec, memory: MemorySystem) -> None:
+    """Parts of the contract that this version does not carry out are refused, never left out silently.
+
+    Raises:
+        PrerequisiteError: names them.
+    """
+    asked = {
+        "services of the environment": environment.services,
+        "MCP servers of the environment": environment.mcp_servers,
+        "network hosts": environment.allow_hosts,
+        "services of the memory": memory.services(),
+        "hooks of the memory": memory.hooks(),
+        "MCP servers of the memory": memory.mcp_servers(),
+    }
+    wanted = [name for name, value in asked.items() if value]
+    if wanted:
+        raise PrerequisiteError(
+            f"not carried out by this version: {', '.join(wanted)}",
+            "the contract has them, the engine does not start them yet",
+            "use an adapter without them",
+        )

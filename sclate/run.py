@@ -176,9 +176,7 @@ class Run:
         if self.profile.backend is not None:
             backend = registry.load("models", self.profile.backend)(**self.profile.options)
         budgets = self.config.budgets
-        settings = LifeSettings(
-            seed=self.config.seed, latency_ns=self.latency_ns, turn_s=budgets.turn_s, stop_s=budgets.stop_s
-        )
+        settings = LifeSettings(seed=self.config.seed, latency_ns=self.latency_ns, **budgets.model_dump())
         write_json(folder / "life.json", {"v": 1, "key": key, "seed": settings.seed, "scenario": scenario})
         started = time.monotonic()
         with TraceWriter(folder / "trace.jsonl") as trace:

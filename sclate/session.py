@@ -104,6 +104,7 @@ class LiveSession:
         self._background: set[str] = set()
         self._idle = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._session_deadline: asyncio.TimerHandle | None = None
 
     # --- leases -----------------------------------------------------------------------------------------
 
@@ -121,6 +122,15 @@ class LiveSession:
         if self._flow is not None:
             flow, self._flow = self._flow, None
             self._clock.release(flow)
+
+    def limit(self, session_s: float) -> None:
+        """The session fails as `timeout` after so many real seconds."""
+        self._session_deadline = asyncio.get_running_loop().call_later(
+            session_s,
+            lambda: self._scheduler.arrive(
+                lambda: self.fail(FailureClass.TIMEOUT, f"the session took more than {session_s:g} s")
+            ),
+        )
 
     # --- in ---------------------------------------------------------------------------------------------
 
@@ -284,9 +294,12 @@ class LiveSession:
         self._stop_deadline()
         self.let_time_go()
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         """The session is shut down: what still waits will not come."""
-        self.fail(FailureClass.SUBSTRATE, "the session was shut down")
+        if self._session_deadline is not None:
+            self._session_deadline.cancel()
+        if not self.settled:
+            self.fail(FailureClass.SUBSTRATE, "the session was shut down")
 
     def _discharge(self, delivery: Delivery, state: DeliveryState) -> None:
         """A delivery that will not be answered: its turn settles, so that nobody waits for it."""

@@ -26,7 +26,7 @@ from sclate.errors import PrerequisiteError
 from sclate.sandbox.archive import pack
 from sclate.sandbox.channel import Event, InitChannel, to_bytes, to_text
 from sclate.sandbox.clock_backend import ClockBackend, LibfaketimeBackend
-from sclate.sandbox.freezer import EnginePause, Freezer, freezer_for
+from sclate.sandbox.freezer import Freezer, freezer_for
 from sclate.sandbox.protocol import (
     DEFAULT_ENV,
     UIDS,
@@ -166,9 +166,7 @@ class DockerSandbox(Sandbox):
             raise SandboxError(f"the Docker engine refused the container: {error.explanation}") from error
         await self.channel.connect(START_TIMEOUT_S)
         assert self._container is not None
-        pause = EnginePause(self._container.pause, self._container.unpause)
-        pid = self._container.attrs["State"]["Pid"]
-        self._freezer = freezer_for(pid, {UIDS["agent"], UIDS["memory"]}, pause)
+        self._freezer = freezer_for(self._container.attrs["State"]["Pid"])
 
     def _create(self) -> None:
         limits = self.spec.limits
@@ -249,7 +247,10 @@ class DockerSandbox(Sandbox):
         on_output: Output | None = None,
         stdin: bool = True,
     ) -> Process:
-        return await self._spawn(key, argv, on_output, user=user, cwd=cwd, env=env, stdin=stdin)
+        process = await self._spawn(key, argv, on_output, user=user, cwd=cwd, env=env, stdin=stdin)
+        if user in ("agent", "memory") and self._freezer is not None:
+            self._freezer.confine(process.pid)
+        return process
 
     async def _spawn(
         self,
@@ -337,6 +338,7 @@ class DockerSandbox(Sandbox):
         )
 
     async def kill_user(self, user: User) -> None:
+        self.thaw()  # a frozen process does not die
         self._counter += 1
         key = f"kill-{self._counter}"
         killed = await self.channel.ask(

@@ -145,7 +145,10 @@ class Sandbox(ABC):
         on_output: Output | None = None,
         stdin: bool = True,
     ) -> Process:
-        """Start a process. Raises `SandboxError` when it cannot be started."""
+        """Start a process that lives on. Raises `SandboxError` when it cannot be started.
+
+        Those of `agent` and `memory`, with all their children, are what `freeze` stops.
+        """
 
     @abstractmethod
     async def run(
@@ -158,7 +161,8 @@ class Sandbox(ABC):
         timeout_s: float = 60.0,
         max_output: int = 1 << 20,
     ) -> RunResult:
-        """Run to the end; at the time limit the process tree is killed and seen to be gone."""
+        """Run a command of the engine to its end, also while frozen; at the time limit the process tree is
+        killed and seen to be gone."""
 
     @abstractmethod
     async def kill_user(self, user: User) -> None:
