@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sclate.errors import PrerequisiteError
+from sclate.model_calls import parse_latency
 from sclate_adapters.models import ModelProfile
 
 ENV_PREFIX = "SCLATE_"
@@ -21,9 +23,14 @@ RESERVED_ENV = {
     "SCLATE_DEBIAN_MIRROR",
     "SCLATE_INSTALL",
     "SCLATE_PYTHON",
+    "SCLATE_REQUIRE_DOCKER",
     "SCLATE_TEST_SEED",
     "SCLATE_VENV",
 }
+
+
+class ConfigurationError(PrerequisiteError):
+    """What a run is told to do cannot be: the command line, a variable or a file is wrong."""
 
 
 class Settings(BaseModel):
@@ -98,17 +105,39 @@ class RunConfig(Settings):
     out: Path | None = None
 
     def profile(self) -> ModelProfile:
-        """The model's profile: one of [models.NAME], else the keyless backend of that name."""
-        if self.model in self.models:
-            try:
-                return ModelProfile(name=self.model, **self.models[self.model])
-            except ValidationError as error:
-                raise _invalid(error, f"[models.{self.model}]") from None
-        return ModelProfile(name=self.model, backend=self.model, model=self.model)
+        """The model's profile: one of [models.NAME], else the keyless backend of that name.
+
+        Raises:
+            ConfigurationError: the profile is none.
+        """
+        if self.model not in self.models:
+            return ModelProfile(name=self.model, backend=self.model, model=self.model)
+        where = f"[models.{self.model}]"
+        try:
+            profile = ModelProfile.model_validate({"name": self.model} | self.models[self.model])
+        except ValidationError as error:
+            raise _invalid(error, where, ModelProfile) from None
+        if (profile.backend is None) == (profile.base_url is None):
+            raise ConfigurationError(
+                f"model profile {self.model!r} must name one place that answers",
+                f"{where} has "
+                + ("neither of" if profile.backend is None else "both")
+                + " backend and base_url",
+                'base_url = "https://..." for an endpoint, or backend = "NAME" (sclate list models)',
+            )
+        return profile
 
 
 class Origins(dict[str, str]):
     """Where each value came from, by dotted key; what is not in it is a default."""
+
+    def of(self, key: str) -> str:
+        """Where a key, the table that it is in, or else what is under it came from."""
+        for name in _upwards(key):
+            if name in self:
+                return self[name]
+        under = [origin for name, origin in self.items() if name.startswith(f"{key}.")]
+        return ", ".join(dict.fromkeys(under)) or "the configuration"
 
 
 def load(
@@ -121,12 +150,12 @@ def load(
         overrides: `a.b=c`, values as in TOML (a bare word is a string).
 
     Raises:
-        PrerequisiteError: names the file and line, the variable or the key, and the fix.
+        ConfigurationError: names the file and line, the variable or the key, and the fix.
     """
     tree: dict[str, Any] = {}
     origins = Origins()
     if file is not None:
-        _merge(tree, _read(file), origins, f"file {file.name}")
+        _merge(tree, *_read(file), origins, f"file {file}")
     for name in sorted(env):
         if name.startswith(ENV_PREFIX) and name not in RESERVED_ENV:
             key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
@@ -136,16 +165,23 @@ def load(
     for override in overrides:
         key, eq, text = override.partition("=")
         if not eq or not key:
-            raise PrerequisiteError(
+            raise ConfigurationError(
                 f"--set {override!r} is no override",
                 "it has the form a.b=value",
                 "--set clock.latency=fixed=2",
             )
         _put(tree, key, _value(text), origins, "--set")
     try:
-        return RunConfig.model_validate(tree), origins
+        config = RunConfig.model_validate(tree)
     except ValidationError as error:
-        raise _invalid(error, origins) from None
+        raise _invalid(error, origins, RunConfig) from None
+    config.profile()
+    try:
+        parse_latency(config.clock.latency)
+    except PrerequisiteError as error:
+        why = f"{error.why}; from {origins.of('clock.latency')}"
+        raise ConfigurationError(error.what, why, error.fix) from None
+    return config, origins
 
 
 def provenance(config: RunConfig, origins: Origins) -> list[tuple[str, Any, str]]:
@@ -163,13 +199,28 @@ def provenance(config: RunConfig, origins: Origins) -> list[tuple[str, Any, str]
     return rows
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """What the file says, and in which line each key is."""
     try:
-        return tomllib.loads(file.read_text())
+        text = file.read_text(encoding="utf-8")
+        return tomllib.loads(text), _lines(text)
     except tomllib.TOMLDecodeError as error:
-        raise PrerequisiteError(f"{file} is no valid TOML", str(error), "mend that line") from None
+        raise ConfigurationError(f"{file} is no valid TOML", str(error), "mend that line") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise PrerequisiteError(f"{file} cannot be read", str(error), "name a readable TOML file") from None
+        raise ConfigurationError(f"{file} cannot be read", str(error), "name a readable TOML file") from None
+
+
+def _lines(text: str) -> dict[str, int]:
+    """Dotted key -> line. The parser does not tell; line starts do, for keys that are not quoted."""
+    table = ""
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[+\s*([\w.-]+)\s*\]", line):
+            table = f"{header[1]}."
+            found.setdefault(header[1], number)
+        elif key := re.match(r"\s*([\w.-]+)\s*=", line):
+            found.setdefault(table + key[1], number)
+    return found
 
 
 def _value(text: str) -> Any:
@@ -180,15 +231,30 @@ def _value(text: str) -> Any:
 
 
 def _merge(
-    tree: dict[str, Any], more: Mapping[str, Any], origins: Origins, origin: str, at: str = ""
+    tree: dict[str, Any],
+    more: Mapping[str, Any],
+    lines: Mapping[str, int],
+    origins: Origins,
+    origin: str,
+    at: str = "",
 ) -> None:
     for name, value in more.items():
         key = f"{at}.{name}" if at else name
         if isinstance(value, dict):
-            _merge(tree.setdefault(name, {}), value, origins, origin, key)
-        else:
-            tree[name] = value
-            origins[key] = origin
+            inner = tree.setdefault(name, {})
+            if isinstance(inner, dict):
+                _merge(inner, value, lines, origins, origin, key)
+                continue
+        tree[name] = value
+        line = next((lines[x] for x in _upwards(key) if x in lines), None)
+        origins[key] = origin if line is None else f"{origin}, line {line}"
+
+
+def _upwards(key: str) -> Iterator[str]:
+    """`a.b.c`, `a.b`, `a`."""
+    while key:
+        yield key
+        key = key.rpartition(".")[0]
 
 
 def _put(tree: dict[str, Any], key: str, value: Any, origins: Origins, origin: str) -> None:
@@ -196,38 +262,37 @@ def _put(tree: dict[str, Any], key: str, value: Any, origins: Origins, origin: s
     for name in folders:
         inner = tree.setdefault(name, {})
         if not isinstance(inner, dict):
-            raise PrerequisiteError(
+            raise ConfigurationError(
                 f"{key}: {name} is a value, not a table", f"from {origin}", "check the key"
             )
         tree = inner
-    tree[last] = value
-    origins[key] = origin
+    _merge(tree, {last: value}, {}, origins, origin, ".".join(folders))
 
 
 def _keys(model: type[BaseModel]) -> list[str]:
     return list(model.model_fields)
 
 
-def _invalid(error: ValidationError, where: Origins | str) -> PrerequisiteError:
+def _invalid(error: ValidationError, where: Origins | str, root: type[BaseModel]) -> ConfigurationError:
     first = error.errors()[0]
     key = ".".join(str(x) for x in first["loc"])
-    origin = where if isinstance(where, str) else where.get(key, "the configuration")
+    origin = where if isinstance(where, str) else where.of(key)
     if first["type"] == "extra_forbidden":
         known: list[str] = []
-        model: Any = RunConfig
+        model: Any = root
         for part in first["loc"][:-1]:
             model = model.model_fields[str(part)].annotation if hasattr(model, "model_fields") else None
         if hasattr(model, "model_fields"):
             known = _keys(model)
         near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
-        return PrerequisiteError(
+        return ConfigurationError(
             f"unknown setting {key!r}",
             f"from {origin}; known here: {', '.join(known)}",
             f"did you mean {near[0]!r}?" if near else "sclate run --print-config shows all settings",
         )
     message = first["msg"].removeprefix("Value error, ")
-    return PrerequisiteError(
-        f"setting {key or 'budgets'}: {message}",
+    return ConfigurationError(
+        f"setting {key}: {message}",
         f"from {origin}",
         "sclate run --print-config shows all settings",
     )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import orjson
 import structlog
 
-SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD")
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 SECRET_TEXT = re.compile(r"\b(?:sk|key|pat|ghp)[-_][A-Za-z0-9_\-]{12,}")
 REDACTED = "(redacted)"
+Level = Literal["debug", "info", "warning", "error"]
 
 
 def redact(text: str) -> str:
@@ -23,12 +25,23 @@ def redact(text: str) -> str:
     return SECRET_TEXT.sub(REDACTED, text)
 
 
-def open_log(path: Path) -> IO[str]:
+def _redacted(value: Any) -> Any:
+    """The same value, its texts redacted; before they are JSON, where a quoted secret looks otherwise."""
+    if isinstance(value, str):
+        return redact(value.encode(errors="backslashreplace").decode())
+    if isinstance(value, dict):
+        return {_redacted(k): _redacted(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_redacted(v) for v in value]
+    return value if value is None or isinstance(value, bool | int | float) else redact(str(value))
+
+
+def open_log(path: Path, level: Level = "debug") -> IO[str]:
     """Send the log of this process to a file; returns it, to be closed."""
     out = path.open("a", encoding="utf-8")
 
     def render(_: Any, __: str, event: Any) -> str:
-        return redact(orjson.dumps(event, default=str).decode())
+        return orjson.dumps(_redacted(event), option=orjson.OPT_NON_STR_KEYS).decode()
 
     structlog.configure(
         processors=[
@@ -37,6 +50,7 @@ def open_log(path: Path) -> IO[str]:
             structlog.processors.format_exc_info,
             render,
         ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(out),
         cache_logger_on_first_use=False,
     )

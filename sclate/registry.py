@@ -55,7 +55,7 @@ def available(group: Group) -> list[Plugin]:
     for point in _points(group):
         try:
             found = _checked(group, point.load())
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             plugins.append(Plugin(point.name, point.value, f"{type(error).__name__}: {error}"))
         else:
             summary = (found.__doc__ or "").strip().splitlines()
@@ -85,7 +85,7 @@ def load(group: Group, name: str) -> Any:
             module, _, attribute = name.partition(":")
             found = getattr(importlib.import_module(module), attribute)
         return _checked(group, found)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PrerequisiteError(
             f"plug-in {name!r} of {group} is broken",
             f"{type(error).__name__}: {error}",

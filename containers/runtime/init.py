@@ -25,6 +25,7 @@ MAX_LINE = 8 << 20  # a longer line is passed on in parts
 MAX_OUTPUT = 256 << 20  # bytes of one process that are kept; what comes after is counted and dropped
 HIGH, LOW = 4 << 20, 1 << 20  # unsent bytes at which reading of pipes stops and goes on
 CHUNK = 1 << 16
+ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Process:
@@ -250,10 +251,15 @@ class Init:
         self.emit(ev="killed", id=id, left=left)
 
     def do_kill_uid(self, id, uid):
-        """Every process of a uid. PID 1 takes that uid for one kill(-1): no fork, so a bomb cannot stop it."""
+        """Every process of a uid. PID 1 takes that uid for one kill(-1): no fork, so a bomb cannot stop it.
+
+        As that uid it could be signalled by those it kills, and of all signals only the handled ones reach
+        a PID 1 from within: they are ignored meanwhile."""
         start = time.monotonic_ns()
         left = []
         for _ in range(1000):
+            for sig in ENDING:
+                signal.signal(sig, signal.SIG_IGN)
             os.setresuid(uid, uid, 0)
             try:
                 os.kill(-1, signal.SIGKILL)
@@ -262,6 +268,8 @@ class Init:
                     raise
             finally:
                 os.setresuid(0, 0, 0)
+                for sig in ENDING:
+                    signal.signal(sig, end)
             self.reap()
             left = [pid for pid, row in table().items() if row["uid"] == uid and row["state"] not in "ZX"]
             if not left:
@@ -372,8 +380,8 @@ class Init:
         wake, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for sig in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(sig, lambda *_: sys.exit(0))
+        for sig in ENDING:
+            signal.signal(sig, end)
         path = f"{CTL}/init.sock"
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(path)
@@ -388,8 +396,13 @@ class Init:
         self.selector.register(listener, selectors.EVENT_READ, self.on_connect)
         while True:
             for key, mask in self.selector.select():
-                if key.fd in self.selector.get_map():
+                now = self.selector.get_map().get(key.fd)
+                if now is not None and now.data == key.data:  # else closed, or reused, by one before it
                     key.data(key.fileobj, mask)
+
+
+def end(*_):
+    sys.exit(0)
 
 
 def child(argv, env, cwd, uid, stdio, report, oom):

@@ -12,6 +12,8 @@ Exit codes: 0 done, 3 refused (the reason and the member's name on stderr).
 """
 
 import argparse
+import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -23,6 +25,12 @@ REFUSED = 3
 
 class RefusedError(Exception):
     pass
+
+
+# What a tree can do to whoever reads or writes it: no fault of the sandbox's.
+OF_THE_TREE = {getattr(errno, name) for name in (
+    "EACCES", "EPERM", "EEXIST", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOENT", "ENOTDIR", "ENOTEMPTY",
+)}  # fmt: skip
 
 
 class Budget:
@@ -51,11 +59,26 @@ def member(path, status):
 
 
 def walk(path):
-    """`path` and all below it, in sorted order, links not followed."""
+    """`path` and all below it, in sorted order, links not followed; folders are readable meanwhile."""
     yield path
-    if stat.S_ISDIR(os.lstat(path).st_mode):
-        for name in sorted(os.listdir(path)):
-            yield from walk(os.path.join(path, name))
+    status = os.lstat(path)
+    if stat.S_ISDIR(status.st_mode):
+        with permitted(path, status, 0o700):
+            for name in sorted(os.listdir(path)):
+                yield from walk(os.path.join(path, name))
+
+
+@contextlib.contextmanager
+def permitted(path, status, rights):
+    """Its owner may have taken the right to read away from himself: he lends it and takes it back."""
+    lend = status.st_mode & rights != rights
+    if lend:
+        os.chmod(path, stat.S_IMODE(status.st_mode) | rights)
+    try:
+        yield
+    finally:
+        if lend:
+            os.chmod(path, stat.S_IMODE(status.st_mode))
 
 
 def save(paths, budget, out):
@@ -81,7 +104,9 @@ def save(paths, budget, out):
                     raise RefusedError(f"not a file, folder or link: {path!r}")
                 budget.take(path, info.size)
                 if info.isreg():
-                    with open(path, "rb", opener=no_follow) as data:
+                    with permitted(path, status, 0o400):
+                        data = open(path, "rb", opener=no_follow)
+                    with data:
                         tar.addfile(info, data)
                 else:
                     tar.addfile(info)
@@ -116,6 +141,9 @@ def checked_parent(name, roots):
 
 def restore(roots, wipe, budget, source):
     for root in wipe:
+        if os.path.isdir(root):
+            with contextlib.suppress(PermissionError):  # another user's, and open to this one
+                os.chmod(root, stat.S_IMODE(os.lstat(root).st_mode) | 0o700)
         for entry in os.scandir(root) if os.path.isdir(root) else ():
             if entry.is_dir(follow_symlinks=False):
                 make_removable(entry.path)
@@ -184,9 +212,18 @@ def main():
             save(args.paths, budget, sys.stdout.buffer)
         else:
             restore(args.paths, args.wipe, budget, sys.stdin.buffer)
-    except (RefusedError, tarfile.TarError) as error:
-        print(error, file=sys.stderr)
-        sys.exit(REFUSED)
+    except (RefusedError, tarfile.TarError, UnicodeError, ValueError) as error:
+        reason = str(error)
+    except RecursionError:
+        reason = "folders are nested too deep"
+    except OSError as error:
+        if error.errno is not None and error.errno not in OF_THE_TREE:
+            raise
+        reason = str(error)  # without a number: a file that shrank while it was read
+    else:
+        return
+    print(reason[:2000], file=sys.stderr)
+    sys.exit(REFUSED)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import tempfile
 import traceback
@@ -9,12 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 from typer.exceptions import TyperException
 
 from sclate import logs
 from sclate.cli import models, plugins, report, run, sandbox
 from sclate.cli.console import err
+from sclate.config import ConfigurationError
 from sclate.errors import ExitCode, PrerequisiteError
 
 app = typer.Typer(
@@ -45,33 +48,47 @@ def main() -> None:
     """Entry point. Exit codes: `sclate.errors.ExitCode`, documented in docs/cli.md."""
     logs.silence()
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="sclate")
         sys.exit(int(code or 0))
     except PrerequisiteError as error:
-        err(f"error: {error.what}\n  why: {error.why}\n  fix: {error.fix}")
-        sys.exit(ExitCode.PREREQUISITE)
+        err(f"error: {error}")
+        sys.exit(ExitCode.USAGE if isinstance(error, ConfigurationError) else ExitCode.PREREQUISITE)
     except TyperException as error:
-        err(f"error: {error.format_message()}\n  fix: sclate --help")
-        sys.exit(ExitCode.USAGE)
+        sys.exit(_misuse(error))
     except (typer.Abort, KeyboardInterrupt):
         err("interrupted")
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            err(f"error: the disk is full\n  why: {error}\n  fix: free some space, then run again")
+            sys.exit(ExitCode.PREREQUISITE)
         sys.exit(_bug(error))
 
 
-def _bug(error: Exception) -> int:
-    """A traceback belongs into a file, not on the screen."""
-    text = logs.redact("".join(traceback.format_exception(error)))
-    where = getattr(error, "log_path", None)
-    if where is None:
-        with tempfile.NamedTemporaryFile("w", prefix="sclate-", suffix=".log", delete=False) as out:
-            out.write(text)
-            where = out.name
+def _misuse(error: TyperException) -> int:
+    """A command line that cannot be parsed; a group without a command shows its help."""
+    text = error.format_message()
+    if text.startswith("Usage: "):
+        err(text)
     else:
-        with Path(where).open("a") as out:
-            out.write(text)
-    err(f"error: a bug in sclate: {type(error).__name__}: {str(error)[:300]}\n  the traceback is in {where}")
+        context = getattr(error, "ctx", None)
+        err(f"error: {text}\n  fix: {context.command_path if context else 'sclate'} --help")
+    return ExitCode.USAGE
+
+
+def _bug(error: Exception) -> int:
+    """A traceback belongs into a file, not on the screen: the run's log, else one of its own."""
+    text = logs.redact("".join(traceback.format_exception(error)))
+    path: Path | None = getattr(error, "log_path", None)
+    if path is not None:
+        with logs.open_log(path):
+            structlog.get_logger().error("bug", exception=text)
+    else:
+        with tempfile.NamedTemporaryFile("w", prefix="sclate-", suffix=".log", delete=False) as file:
+            file.write(text)
+        path = Path(file.name)
+    said = logs.redact(str(error))[:300]
+    err(f"error: a bug in sclate: {type(error).__name__}: {said}\n  the traceback is in {path}")
     return ExitCode.BUG
 
 

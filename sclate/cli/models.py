@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import inspect
 import json
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from sclate import registry
 from sclate.cli.console import out
+from sclate.config import ConfigurationError
 from sclate.errors import PrerequisiteError
 from sclate.models.serve import serve as serve_backend
+from sclate_adapters.models import ModelBackend
 
 app = typer.Typer(no_args_is_help=True, help="Models without a key.")
 
@@ -30,21 +35,40 @@ def serve(
     """Serve it until interrupted."""
     options = {}
     for pair in option or []:
-        key, _, value = pair.partition("=")
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigurationError(
+                f"--option {pair!r} is none", "it has the form name=value", "--option script=FILE"
+            )
         try:
             options[key] = json.loads(value)
         except ValueError:
             options[key] = value
-    try:
-        backend = registry.load("models", name)(**options)
-    except TypeError as error:
-        raise PrerequisiteError(
-            f"model {name!r} does not take these options", str(error), "see docs/models"
-        ) from None
+    backend = make_backend(name, options)
 
     async def main() -> None:
         async with serve_backend(backend, port) as url:
-            out.print(f"serving {name} at {url}")
+            out.print(f"serving {name} at {url}", soft_wrap=True)
             await asyncio.Event().wait()
 
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        raise PrerequisiteError(
+            f"port {port} of 127.0.0.1 cannot be had", str(error.strerror), "--port 0 picks a free one"
+        ) from None
+
+
+def make_backend(name: str, options: Mapping[str, Any]) -> ModelBackend:
+    """A keyless model. Raises `PrerequisiteError`: there is none of that name, or not with these options."""
+    kind = registry.load("models", name)
+    try:
+        inspect.signature(kind).bind(**options)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"model {name!r} does not take these options", str(error), f"it takes {inspect.signature(kind)}"
+        ) from None
+    backend: ModelBackend = kind(**options)
+    return backend

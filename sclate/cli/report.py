@@ -24,6 +24,10 @@ def report(folder: Annotated[Path, typer.Argument(help="A run folder.")]) -> Non
             "result.json is missing",
             "name a folder that `sclate run` made",
         ) from None
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{folder} cannot be read", str(error), "name a folder that `sclate run` made"
+        ) from None
     except ValidationError as error:
         raise PrerequisiteError(
             f"{folder / 'result.json'} is damaged", str(error.errors()[0]["msg"]), "run it again"

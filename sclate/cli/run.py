@@ -13,12 +13,15 @@ import typer
 
 from sclate import config as configuration
 from sclate import logs
+from sclate.cli import toml
 from sclate.cli.console import out
+from sclate.cli.models import make_backend
 from sclate.cli.report import print_summary
-from sclate.config import RunConfig
+from sclate.config import ConfigurationError, RunConfig
 from sclate.errors import ExitCode, PrerequisiteError
-from sclate.progress import local_time, make_progress, plain
+from sclate.progress import Quiet, local_time, make_progress, plain
 from sclate.run import Run, RunSummary
+from sclate.sandbox.build import ensure_all
 from sclate_adapters.benchmark import ScenarioContext
 from sclate_adapters.events import PlannedEvent
 from sclate_adapters.records import LifeKey
@@ -34,14 +37,17 @@ def run(
     limit: Annotated[int | None, typer.Option(help="How many of the benchmark's units.")] = None,
     split: Annotated[str | None, typer.Option(help="Which part of the benchmark.")] = None,
     scenarios: Annotated[str | None, typer.Option(help="Glob over scenario ids.")] = None,
-    seed: Annotated[int | None, typer.Option()] = None,
+    seed: Annotated[int | None, typer.Option(help="All that is random comes from it.")] = None,
     samples: Annotated[int | None, typer.Option(help="Lives per scenario.")] = None,
     sandbox: Annotated[str | None, typer.Option(help="docker")] = None,
     out_folder: Annotated[Path | None, typer.Option("--out", help="Run folder; must not exist.")] = None,
     overrides: Annotated[list[str] | None, typer.Option("--set", help="a.b=value, as in TOML.")] = None,
-    print_config: Annotated[bool, typer.Option(help="Show each value and where it came from.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Print the timeline, start nothing.")] = False,
-    quiet: Annotated[bool, typer.Option(help="No progress.")] = False,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Show each value and where it came from.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the timeline, start nothing.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no summary.")] = False,
+    log_level: Annotated[logs.Level, typer.Option(help="What goes into run.log.")] = "info",
 ) -> int:
     """Live a benchmark with an agent."""
     flags: dict[str, Any] = {
@@ -64,18 +70,21 @@ def run(
     config, origins = configuration.load(file, os.environ, given, overrides or [])
     if print_config:
         for key, value, origin in configuration.provenance(config, origins):
-            out.print(plain(f"{key} = {value!r}  # {origin}"), soft_wrap=True)
+            out.print(plain(logs.redact(f"{key} = {value!r}  # {origin}")), soft_wrap=True)
+        return ExitCode.OK
+    if dry_run:
+        planned = Run(config, Quiet())
+        check(planned)
+        print_timeline(planned)
         return ExitCode.OK
     progress = make_progress(out, quiet)
     try:
         prepared = Run(config, progress)
-        if dry_run:
-            print_timeline(prepared)
-            return ExitCode.OK
-        prepared.scenarios()  # data is looked at before anything is made
+        check(prepared)
+        ensure_all(progress.note)
         folder = make_folder(config)
         try:
-            summary = carry_out(prepared, folder)
+            summary = carry_out(prepared, folder, log_level)
         except BaseException as error:
             error.log_path = folder / "run.log"  # type: ignore[attr-defined]
             raise
@@ -88,6 +97,30 @@ def run(
     return ExitCode.OK if summary.ok else ExitCode.FAILED
 
 
+def check(prepared: Run) -> None:
+    """What can be known to be wrong before anything is made.
+
+    Raises:
+        PrerequisiteError: the benchmark's data, the choice of scenarios, the model or its key.
+    """
+    if not prepared.scenarios():
+        settings = prepared.config.benchmark
+        raise ConfigurationError(
+            f"no scenario of {settings.name} matches {settings.scenarios!r}",
+            "a run without a life would look like one that went well",
+            f"sclate run --benchmark {settings.name} --dry-run shows their ids",
+        )
+    profile = prepared.profile
+    if profile.backend is not None:
+        make_backend(profile.backend, profile.options)
+    elif profile.key_env and not os.environ.get(profile.key_env):
+        raise PrerequisiteError(
+            f"the key of model profile {profile.name!r} is missing",
+            f"it is read from the environment variable {profile.key_env}",
+            f"export {profile.key_env}=...",
+        )
+
+
 def make_folder(config: RunConfig) -> Path:
     """The run's folder, made now, never one that exists."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -95,7 +128,8 @@ def make_folder(config: RunConfig) -> Path:
     folder = config.out or Path("runs") / name
     try:
         folder.mkdir(parents=True)
-        (folder / "config.toml").write_text(as_toml(config))
+        settings = config.model_dump(mode="json", exclude={"out"})
+        (folder / "config.toml").write_text(logs.redact(toml.dumps(settings)))
     except FileExistsError:
         raise PrerequisiteError(
             f"{folder} exists", "a run folder is never written over", "name another with --out"
@@ -107,28 +141,9 @@ def make_folder(config: RunConfig) -> Path:
     return folder
 
 
-def as_toml(config: RunConfig) -> str:
-    """The whole configuration as a file that `sclate run` reads again."""
-    import json
-
-    lines: list[str] = []
-
-    def walk(prefix: str, table: dict[str, Any]) -> None:
-        plain_values = {k: v for k, v in table.items() if not isinstance(v, dict) and v is not None}
-        if prefix and plain_values:
-            lines.append(f"[{prefix}]")
-        lines.extend(f"{k} = {json.dumps(v)}" for k, v in plain_values.items())
-        for key, value in table.items():
-            if isinstance(value, dict):
-                walk(f"{prefix}.{key}" if prefix else key, value)
-
-    walk("", config.model_dump(mode="json", exclude={"out"}))
-    return "\n".join(lines) + "\n"
-
-
-def carry_out(prepared: Run, folder: Path) -> RunSummary:
+def carry_out(prepared: Run, folder: Path, log_level: logs.Level) -> RunSummary:
     """Run it; the first interrupt ends it at a safe point, the second at once."""
-    with logs.open_log(folder / "run.log"):
+    with logs.open_log(folder / "run.log", log_level):
 
         async def main() -> RunSummary:
             task = asyncio.current_task()

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from sclate.cli.console import err, out
-from sclate.errors import ExitCode, PrerequisiteError
+from sclate.config import ConfigurationError
+from sclate.errors import ExitCode
 from sclate.progress import plain
 from sclate.run import owner_labels
 from sclate.sandbox.build import ensure_all
@@ -67,20 +68,20 @@ def exec_(
 
 
 def parse_instant(text: str) -> int:
-    """ISO 8601 with an offset -> ns since the epoch. Raises `PrerequisiteError`."""
+    """ISO 8601 with an offset -> ns since the epoch. Raises `ConfigurationError`."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
         instant = None
     if instant is None or instant.tzinfo is None:
-        raise PrerequisiteError(
+        raise ConfigurationError(
             f"{text!r} is no instant", "it needs a date, a time and an offset", "--at 2031-02-28T09:00+08:00"
         )
     return round(instant.timestamp() * 1e9)
 
 
 def clean(
-    dry_run: Annotated[bool, typer.Option(help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
 ) -> None:
     """Remove sandboxes whose owner is dead."""
     client = docker_client()

@@ -60,6 +60,8 @@ class DockerProcess(Process):
     def __init__(self, sandbox: DockerSandbox, key: str, on_output: Output | None) -> None:
         self.key = key
         self.pid = 0
+        self.gone = False
+        """Whether the sandbox went away under it; its exit code then says nothing."""
         self._sandbox = sandbox
         self._on_output = on_output
         self._partial = {"stdout": b"", "stderr": b""}
@@ -95,6 +97,7 @@ class DockerProcess(Process):
             self._end(event["rc"])
             self._exited.set()
         elif event["ev"] == "gone":
+            self.gone = True
             self._end(-int(signal.SIGKILL))
             self._exited.set()
 
@@ -328,6 +331,8 @@ class DockerSandbox(Sandbox):
                 raise SandboxError(f"{killed['left']} processes of {argv[0]} survive SIGKILL") from None
         finally:
             self._processes.pop(key, None)
+        if process.gone:
+            raise SandboxError(f"the sandbox went away under {argv[0]}")
         truncated = any(len(data) > max_output for data in output.values())
         return RunResult(
             rc,

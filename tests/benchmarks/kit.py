@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sclate.clock import HybridClock
-from sclate.scheduler import Scheduler
+from sclate.scheduler import NullTrace, Scheduler
 from sclate_adapters.base import NS_PER_S, JsonDict
 from sclate_adapters.benchmark import (
     BenchmarkAdapter,
@@ -37,7 +37,7 @@ from sclate_adapters.effects import (
 from sclate_adapters.events import Event, EventEnd, EventSource, Outcome, Topic
 from sclate_adapters.judgments import CommandResult, GradeContext, Grader, Judgment, Subject
 from sclate_adapters.records import Delivery, DeliveryKind, LifeKey, TurnRecord, WorldWrite
-from sclate_adapters.signals import CronSet
+from sclate_adapters.signals import CronCleared, CronSet
 from sclate_adapters.sources import SessionEndSource, SessionStartSource
 from sclate_adapters.sources.grading import GRADE_HOOK
 
@@ -158,7 +158,7 @@ class FakeLife:
 
     adapter: BenchmarkAdapter
     scenario: Scenario
-    agent: Callable[[Delivery, Path], str | tuple[str, Sequence[CronSet]]]
+    agent: Callable[[Delivery, Path], str | tuple[str, Sequence[CronSet | CronCleared]]]
     base: Path
     turn_s: Callable[[Delivery], float] = lambda _: 60.0
     extra_sources: Sequence[EventSource] = ()
@@ -183,7 +183,7 @@ class FakeLife:
         self.adapter.setup(self.scenario, self.state_dir)
         self.provider = self.adapter.world_provider(context)
         self.grader = self.adapter.grader(self.scenario)
-        self.scheduler = Scheduler(HybridClock(self.scenario.start_ns), self, _NoTrace(), world=self._world)
+        self.scheduler = Scheduler(HybridClock(self.scenario.start_ns), self, NullTrace(), world=self._world)
         manifest = self.adapter.source_manifest(context)
         starts = SessionStartSource(manifest.sessions if manifest else ())
         sources = [starts, SessionEndSource(starts), *self.adapter.event_sources(context)]
@@ -308,11 +308,6 @@ class FakeLife:
 
     def _hook_context(self, *, flowing: bool) -> HookContext:
         return _FakeHookContext(self, flowing)
-
-
-class _NoTrace:
-    def write(self, sim_ns: int, type_: str, fields: dict[str, Any]) -> int:
-        return 0
 
 
 class _FakeHookContext(HookContext):

@@ -29,7 +29,7 @@ PROXY = "http://127.0.0.1:8080"
 CALL = """
 import json, sys, http.client
 spec = json.loads(sys.argv[1])
-c = http.client.HTTPConnection("127.0.0.1", 8080, timeout=30, source_address=spec.get("source"))
+c = http.client.HTTPConnection("127.0.0.1", 8080, timeout=30, source_address=tuple(spec["source"]))
 c.request(spec.get("method", "POST"), spec["path"], spec["body"].encode(), spec["headers"])
 r = c.getresponse()
 sys.stdout.buffer.write(b"%d\\n" % r.status + r.read())
@@ -74,7 +74,7 @@ class Box:
         """One request through the proxy: status and body. An exception of the client's fails the test."""
         body = {"model": "m-1", "max_tokens": 9, "messages": [{"role": "user", "content": "8€?"}]}
         body |= spec.pop("body", {})
-        spec = {"path": path, "body": json.dumps(body), "headers": {}} | spec
+        spec = {"path": path, "body": json.dumps(body), "headers": {}, "source": ("127.0.0.1", 0)} | spec
         rc, out, err = await self.python(CALL, json.dumps(spec), user=user)
         assert rc == 0, err.decode()
         status, _, answer = out.removesuffix(b"\n").partition(b"\n")

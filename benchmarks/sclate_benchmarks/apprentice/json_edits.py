@@ -34,7 +34,7 @@ class JsonEdit:
 
     def __init__(self, ctx: Context, data: Any) -> None:
         self.ctx = ctx
-        self.question = re.sub(r"\b(\w)'s\b", r"\1's", ctx.task.question)
+        self.question = ctx.task.question
         self.before = copy.deepcopy(data)
         self.data = data
 

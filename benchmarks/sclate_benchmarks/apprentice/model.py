@@ -36,25 +36,24 @@ def step(view: View) -> ModelReply:
         return _say(choices.answer(view.question, rules, view.now) or "Done.")
     if (boxed := choices.answer(view.question, rules, view.now)) or not view.question:
         words = boxed or "Thank you, understood."
-        return _say(words) if view.calls or not noted else _act(view, noted, {}) or _say(words)
+        return (_act(view, noted, view.seen) if noted else None) or _say(words)
     return _work(view, rules, noted)
 
 
 def _work(view: View, rules: Rules, noted: Work) -> ModelReply:
     """A task on files: look first where there is something to see, then write, then report."""
     task = parse_task(view.question)
-    seen, looked = view.seen, bool(view.calls)
+    seen = view.seen
     wanted = _to_read(task, seen)
     if view.wrote:
         return _say(f"Done: {_summary(task)}.")
-    if wanted and (not looked or not _asked(view, wanted)):
+    if wanted and not _asked(view, wanted):
         noted.reads += wanted
         if task.again and not task.target:
             noted.listings.append(task.folder or ".")
         return _act(view, noted, seen) or _say("I have no tool to read with.")
     work = _deliver(Context(task, rules, view.now, seen), seen)
-    if not looked:
-        work.appends += noted.appends
+    work.appends += noted.appends
     return _act(view, work, seen) or _say("There was nothing that I could write.")
 
 
@@ -127,20 +126,24 @@ def _summary(task: Task) -> str:
 def _note(view: View) -> Work:
     """What the feedback taught, to be appended to memory; nothing where no memory directory is named."""
     work = Work()
-    if view.memory_dir and view.feedback:
+    if view.memory_dir and view.feedback and not view.noted:
         learnt = notes.lessons(view.feedback, (view.memory_text, *view.earlier_feedback))
         if learnt:
-            work.appends.append((f"{view.memory_dir}/MEMORY.md", notes.as_text(learnt)))
+            work.appends.append((view.notebook, notes.as_text(learnt)))
     return work
 
 
 def _asked(view: View, wanted: list[str]) -> bool:
-    """Whether a reading call for these files went out in this turn (then they do not exist)."""
+    """Whether calls for these files went out in this turn (what has not been seen since does not exist)."""
     calls = " ".join(str(c.input) for c in view.calls)
     return all(p in calls for p in wanted)
 
 
 def _act(view: View, work: Work, seen: dict[str, str]) -> ModelReply | None:
+    """The calls for a piece of work; without a shell, what is to be appended to has to be read before."""
+    if not shell.has_shell(view.request):
+        unread = [path for path, _ in work.appends if path not in seen and not _asked(view, [path])]
+        work = Work(reads=[*work.reads, *unread]) if unread else work
     parts: tuple[Part, ...] = shell.render(work, view.request, seen, view.work_dir) if work else ()
     return ModelReply(parts=parts, stop_reason=StopReason.TOOL_USE) if parts else None
 

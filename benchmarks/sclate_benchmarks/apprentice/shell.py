@@ -42,23 +42,30 @@ def sections(text: str) -> dict[str, str]:
 
 def read_and_written(
     calls: Sequence[ToolCallPart], results: Mapping[str, str]
-) -> tuple[dict[str, str], bool]:
-    """What a turn's calls have read, by path, and whether they wrote; `results` by call id."""
+) -> tuple[dict[str, str], frozenset[str]]:
+    """What a turn's calls have read, by path, and the paths they wrote; `results` by call id.
+
+    A script that made files counts as having written `*`.
+    """
     seen: dict[str, str] = {}
-    wrote = False
+    wrote: set[str] = set()
     for call in calls:
-        name, text = call.name.lower(), results.get(call.id, "")
+        name = call.name.lower()
+        path = str(call.input.get("path", call.input.get("file_path", "")))
         if name in _SHELLS:
-            seen |= sections(text)
-            wrote = wrote or any(
-                WRITTEN in (v if isinstance(v, str) else " ".join(map(str, v)))
-                for v in call.input.values()
-                if isinstance(v, str | list)
-            )
+            seen |= sections(results.get(call.id, ""))
+            if WRITTEN in " ".join(map(str, call.input.values())):
+                wrote.add("*")
         elif name in _READERS and call.id in results:
-            seen[str(call.input.get("path", call.input.get("file_path", "")))] = text
-        wrote = wrote or name in _WRITERS
-    return seen, wrote
+            seen[path] = results[call.id]
+        elif name in _WRITERS:
+            wrote.add(path)
+    return seen, frozenset(wrote)
+
+
+def has_shell(request: ModelRequest) -> bool:
+    """Whether the harness offers a shell."""
+    return _find(request.tools, *_SHELLS) is not None
 
 
 def render(work: Work, request: ModelRequest, seen: dict[str, str], work_dir: str | None) -> tuple[Part, ...]:

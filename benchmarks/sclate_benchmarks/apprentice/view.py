@@ -87,7 +87,7 @@ class View:
         return tuple(p for m in later for p in m.parts if isinstance(p, ToolCallPart))
 
     @cached_property
-    def _done(self) -> tuple[dict[str, str], bool]:
+    def _done(self) -> tuple[dict[str, str], frozenset[str]]:
         later = self.request.messages[self._turn_start + 1 :]
         results = {
             p.call_id: "" if p.is_error and not p.text else p.text
@@ -105,7 +105,18 @@ class View:
     @property
     def wrote(self) -> bool:
         """Whether the deliverables of the current message have been written."""
-        return self._done[1]
+        return bool(self._done[1] - {self.notebook})
+
+    @property
+    def noted(self) -> bool:
+        """Whether a call of the current message wrote to memory."""
+        reading = ("read", "read_file")
+        return any(self.notebook in str(c.input) for c in self.calls if c.name.lower() not in reading)
+
+    @property
+    def notebook(self) -> str:
+        """The file for notes; its folder is the memory directory."""
+        return f"{self.memory_dir}/MEMORY.md"
 
     @cached_property
     def memory_dir(self) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -51,6 +51,13 @@ class MetaClawOptions(BaseModel):
     workspace: Literal["carry", "fresh"] = "carry"
     graders: Literal["hidden", "visible"] = "hidden"
 
+    @classmethod
+    def described(cls) -> str:
+        """Names and values, for messages."""
+        return " and ".join(
+            f"{name}={'|'.join(get_args(field.annotation))}" for name, field in cls.model_fields.items()
+        )
+
 
 def compose(turn: TurnPlan, judgments: Mapping[str, Judgment | None]) -> str:
     """A question behind the feedback on the round before; the turn without a question is feedback alone."""
@@ -81,18 +88,19 @@ class MetaClawBenchmark(BenchmarkAdapter):
         variants=("full", "small"),
     )
     zone: ClassVar[str] = "Asia/Shanghai"
+    options_model: ClassVar[type[MetaClawOptions]] = MetaClawOptions
 
     def __init__(self, data: Path | None = None, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(data, options)
         try:
-            self.settings = MetaClawOptions.model_validate(dict(self.options))
+            self.settings = self.options_model.model_validate(dict(self.options))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = ".".join(map(str, first["loc"]))
             raise PrerequisiteError(
                 f"option {name!r} of {self.metadata.name}: {first['msg']}",
                 "an option that is not understood would change nothing and go unnoticed",
-                "options are workspace=carry|fresh and graders=hidden|visible",
+                f"its options are {self.options_model.described()}",
             ) from error
 
     @cached_property
@@ -118,12 +126,23 @@ class MetaClawBenchmark(BenchmarkAdapter):
         first = "" if len(days) == len(dataset.days) else f"-first{len(days)}"
         rounds = sum(len(day.rounds) for day in days)
         yield Scenario(
-            id=f"{self.metadata.name}-{dataset.variant}{first}",
+            id=f"{self.name()}{first}",
             start_ns=days[0].start_ns,
             zone=self.zone,
-            title="; ".join((f"{len(days)} workdays, {rounds} rounds", *dataset.notes)),
-            data={"days": len(days), "rounds": rounds, "digest": dataset.digest()},
+            title="; ".join((f"{len(days)} workdays, {rounds} rounds", *self.notes())),
+            data={"days": len(days), "rounds": rounds, "digest": self.digest()},
         )
+
+    def name(self) -> str:
+        """Names the scenario, before a limit."""
+        return f"{self.metadata.name}-{self.dataset.variant}"
+
+    def notes(self) -> Sequence[str]:
+        return self.dataset.notes
+
+    def digest(self) -> str:
+        """Of everything in the data that can change a result."""
+        return self.dataset.digest()
 
     def days(self, scenario: Scenario) -> tuple[Day, ...]:
         return self.dataset.days[: scenario.data["days"]]

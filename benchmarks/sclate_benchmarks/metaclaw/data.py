@@ -60,7 +60,7 @@ class Choice(Shape):
     @classmethod
     def _letters(cls, value: Any) -> frozenset[str]:
         """Upstream takes every ASCII letter of a text, or of a list's items."""
-        items = value if isinstance(value, list) else [value]
+        items = value if isinstance(value, list | frozenset) else [value]
         return frozenset(c.upper() for item in items for c in re.findall("[A-Za-z]", str(item)))
 
     @model_validator(mode="after")
@@ -150,13 +150,14 @@ class Dataset(BaseModel):
         base = self.root / "eval" / "scripts"
         return {path: data for path, data in _files(base) if re.fullmatch(r"\w+\.py", path)}
 
-    def digest(self) -> str:
-        """`sha256:...` over every file of the folder that can change a result."""
+    def digest(self, *more: str) -> str:
+        """`sha256:...` over every file of the folder that can change a result, and `more` by name."""
         total = sha256()
         for folder in ("eval", "openclaw_state", "workspaces"):
             for path, data in _files(self.root / folder):
                 total.update(f"{folder}/{path}\0{len(data)}\0".encode() + data)
-        total.update((self.root / "all_tests.json").read_bytes())
+        for name in ("all_tests.json", *more):
+            total.update((self.root / name).read_bytes())
         return "sha256:" + total.hexdigest()
 
 

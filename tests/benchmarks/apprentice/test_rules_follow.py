@@ -299,3 +299,19 @@ def test_without_a_shell_files_are_read_and_written_one_by_one(bench: Bench) -> 
     bench.says(CHANGE)
     assert json.loads(bench.get("notes/limits.json"))["max_users"] == 9
     assert json.loads(bench.get("notes/limits.json.orig"))["max_users"] == 5
+
+
+def test_without_a_shell_memory_and_log_keep_what_they_held(bench: Bench) -> None:
+    bench.tools = [t for t in TOOLS if t.name != "bash"]
+    bench.put("done.txt", "an older line\n")
+    bench.remember("- Be brief.\n")
+    rule = "After each task you must append one line to done.txt: `OK 2026-03-16 09:30 | <task> | <summary>`."
+    bench.learns(rule)
+    bench.says(REPORT)
+    assert (
+        bench.get("done.txt")
+        == "an older line\nOK 2026-05-05 09:00 | release_summary | Prepared release summary\n"
+    )
+    assert bench.memory() == f"- Be brief.\n- {rule}\n"
+    bench.hears("Times must look like 2026-03-16T09:30:00Z.")
+    assert bench.memory().endswith("- Times must look like 2026-03-16T09:30:00Z.\n")

@@ -209,11 +209,12 @@ def meta(**changes: Any) -> str:
     return json.dumps({"meta": {k: v for k, v in {**GOOD, **changes}.items() if v != "ABSENT"}})
 
 
-METADATA = [
+SOMETHING: list[Any] = [0, False, [], {}, " "]
+METADATA: list[tuple[str, str, int, str]] = [
     ("a.json", meta(), 0, "json"),
     ("a.JSON", meta(), 0, "the extension's case does not matter"),
     *[("a.json", meta(**{k: "ABSENT"}), 1, f"json without {k}") for k in GOOD],
-    *[("a.json", meta(author=v), 0, f"author {v!r} counts") for v in (0, False, [], {}, " ")],
+    *[("a.json", meta(author=v), 0, f"author {v!r} counts") for v in SOMETHING],
     *[("a.json", meta(author=v), 1, f"author {v!r} is empty") for v in ("", None)],
     ("a.json", meta(status="Done"), 1, "status in lower case"),
     ("a.json", meta(status=["done"]), 1, "status as text"),

@@ -25,7 +25,7 @@ from tests.benchmarks.kit import judge, put
 
 T = "2026-03-16T09:30:00+08:00"
 OPTIONS = {o: f"statement {o}" for o in "ABCD"}
-CHOICE = Choice(options=OPTIONS, answer=["A", "C"])
+CHOICE = Choice(options=OPTIONS, answer=frozenset("AC"))
 FEEDBACK = Feedback(
     correct="Right.", incorrect="Wrong: see T.", options={"A": "about A", "B": "about B", "C": "about C"}
 )
@@ -91,7 +91,7 @@ def test_the_partial_score_is_upstreams(selected: str | None, score: float, iou:
 
 @given(st.sets(st.sampled_from("ABCD"), min_size=1), st.sets(st.sampled_from("ABCDXYZ"), min_size=1))
 def test_scores_keep_their_laws(answer: set[str], selected: set[str]) -> None:
-    figures = score_choice(frozenset(selected), Choice(options=OPTIONS, answer=sorted(answer)))
+    figures = score_choice(frozenset(selected), Choice(options=OPTIONS, answer=frozenset(answer)))
     assert figures["score"] == 1 - len(answer ^ selected) / 4
     assert (figures["score"] == 1) == (figures["exact"] == 1) == (answer == selected)
     assert all(0 <= figures[k] <= 1 for k in ("iou", "precision", "recall", "f1"))
