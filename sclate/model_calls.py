@@ -9,6 +9,7 @@ rate limit or fault freezes time under every policy, within the harness's own re
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,7 +31,7 @@ def parse_latency(policy: str) -> int | None:
         return None
     kind, _, value = policy.partition("=")
     try:
-        if kind == "fixed" and float(value) >= 0:
+        if kind == "fixed" and 0 <= float(value) < math.inf:
             return seconds(float(value))
     except ValueError:
         pass

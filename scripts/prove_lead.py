@@ -26,7 +26,10 @@ def main() -> int:
     ahead = [name for name in days if figures[0][name] > figures[1][name]]
     lead = figures[0][key] - figures[1][key]
     rows = [
-        ("exact pass accuracy (rounds)", [f"{x['figures'][key]:.3f} ({x['passed']})" for x in (native, none)]),
+        (
+            "exact pass accuracy (rounds)",
+            [f"{x['figures'][key]:.3f} ({x['passed']})" for x in (native, none)],
+        ),
         ("upstream score", [f"{f['upstream_score']:.3f}" for f in figures]),
         ("file rounds, exact", [f"{f[key + '/file_check']:.3f}" for f in figures]),
         ("choice rounds, exact", [f"{f[key + '/multi_choice']:.3f}" for f in figures]),

@@ -138,6 +138,8 @@ class Init:
             self.drop_client()
             return
         self.received += data
+        if b"\n" not in data:
+            return
         *lines, rest = self.received.split(b"\n")
         self.received = bytearray(rest)
         for line in lines:
@@ -317,8 +319,9 @@ class Init:
             self.close_pipe(process, name)
             self.finish(process)
             return
+        searched = len(partial)
         partial += data
-        cut = partial.rfind(b"\n") + 1 or (len(partial) if len(partial) > MAX_LINE else 0)
+        cut = partial.rfind(b"\n", searched) + 1 or (len(partial) if len(partial) > MAX_LINE else 0)
         if cut:
             self.output(process, name, bytes(partial[:cut]))
             del partial[:cut]

@@ -158,6 +158,7 @@ def carry_out(prepared: Run, folder: Path, log_level: logs.Level) -> RunSummary:
 
             for sig in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(sig, interrupt)
+            loop.add_signal_handler(signal.SIGUSR1, dump_tasks, folder / "tasks.txt")
             return await prepared.execute(folder)
 
         try:
@@ -166,6 +167,13 @@ def carry_out(prepared: Run, folder: Path, log_level: logs.Level) -> RunSummary:
             raise KeyboardInterrupt from None
         finally:
             logs.silence()
+
+
+def dump_tasks(path: Path) -> None:
+    """Where every task stands, for a run that seems stuck (`kill -USR1 PID`)."""
+    with path.open("a") as out:
+        for task in asyncio.all_tasks():
+            task.print_stack(file=out)
 
 
 def print_timeline(prepared: Run) -> None:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -52,18 +52,27 @@ AGENT_OOM = 500
 REFUSED = 3
 PRIVATE_ROOT = Path("/run") if os.access("/run", os.W_OK) else Path(tempfile.gettempdir())
 """Short, since a Unix socket's path has at most 107 bytes; neutral, since mounts are visible inside."""
+PREFIX = "sclate-"
+"""Of the private folders' names."""
+
+
+Data = Callable[[Literal["stdout", "stderr"], bytes], None]
+"""Called with the stream and bytes as they come, to the byte."""
 
 
 class DockerProcess(Process):
-    """A process in a container."""
+    """A process in a container. Its output goes to `on_output` by lines, to `on_data` as it comes."""
 
-    def __init__(self, sandbox: DockerSandbox, key: str, on_output: Output | None) -> None:
+    def __init__(
+        self, sandbox: DockerSandbox, key: str, on_output: Output | None, on_data: Data | None
+    ) -> None:
         self.key = key
         self.pid = 0
         self.gone = False
         """Whether the sandbox went away under it; its exit code then says nothing."""
         self._sandbox = sandbox
         self._on_output = on_output
+        self._on_data = on_data
         self._partial = {"stdout": b"", "stderr": b""}
         self._dead: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._exited = asyncio.Event()
@@ -88,7 +97,10 @@ class DockerProcess(Process):
     def on_event(self, event: Event) -> None:
         """What init tells of this process."""
         if event["ev"] == "out":
-            self._lines(event["s"], to_bytes(event["d"]))
+            data = to_bytes(event["d"])
+            if self._on_data is not None:
+                self._on_data(event["s"], data)
+            self._lines(event["s"], data)
         elif event["ev"] == "dead":
             self._end(event["rc"])
         elif event["ev"] == "exit":
@@ -128,7 +140,7 @@ class DockerSandbox(Sandbox):
             )
         self.spec = spec
         self._client = client
-        self._folder = Path(tempfile.mkdtemp(prefix="sclate-", dir=PRIVATE_ROOT))
+        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=PRIVATE_ROOT))
         self._folder.chmod(0o711)
         self._binds: dict[str, str] = {}
         for name, user in (("ctl", "root"), ("x", "root"), ("gw", "proxy"), ("proxy", "proxy")):
@@ -250,7 +262,7 @@ class DockerSandbox(Sandbox):
         on_output: Output | None = None,
         stdin: bool = True,
     ) -> Process:
-        process = await self._spawn(key, argv, on_output, user=user, cwd=cwd, env=env, stdin=stdin)
+        process = await self._spawn(key, argv, on_output=on_output, user=user, cwd=cwd, env=env, stdin=stdin)
         if user in ("agent", "memory") and self._freezer is not None:
             self._freezer.confine(process.pid)
         return process
@@ -259,14 +271,15 @@ class DockerSandbox(Sandbox):
         self,
         key: str,
         argv: Sequence[str],
-        on_output: Output | None,
         *,
+        on_output: Output | None = None,
+        on_data: Data | None = None,
         user: User,
         cwd: str,
         env: Mapping[str, str] | None,
         **fields: Any,
     ) -> DockerProcess:
-        process = self._processes[key] = DockerProcess(self, key, on_output)
+        process = self._processes[key] = DockerProcess(self, key, on_output, on_data)
         started = await self.channel.ask(
             "spawn",
             "started",
@@ -311,13 +324,15 @@ class DockerSandbox(Sandbox):
     ) -> RunResult:
         output: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
 
-        def keep(stream: Literal["stdout", "stderr"], lines: list[bytes], _: int) -> None:
+        def keep(stream: Literal["stdout", "stderr"], data: bytes) -> None:
             if len(output[stream]) <= max_output:
-                output[stream] += b"\n".join(lines) + b"\n"
+                output[stream] += data
 
         self._counter += 1
         key = f"run-{self._counter}"
-        process = await self._spawn(key, argv, keep, user=user, cwd=cwd, env=env, stdin=False, **fields)
+        process = await self._spawn(
+            key, argv, on_data=keep, user=user, cwd=cwd, env=env, stdin=False, **fields
+        )
         timed_out = False
         rc: int | None = None
         try:

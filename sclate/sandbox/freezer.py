@@ -14,7 +14,7 @@ from sclate.errors import PrerequisiteError
 from sclate.sandbox.protocol import SandboxError
 
 CGROUPS = Path("/sys/fs/cgroup")
-DEADLINE_S = 2.0
+DEADLINE_S = 20.0
 
 
 class Freezer:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from pathlib import Path
 
 import docker
+from docker.errors import NotFound
+
+from sclate.sandbox.docker import PREFIX, PRIVATE_ROOT
 
 
 def owner_alive(pid: str, start: str) -> bool:
@@ -17,13 +22,21 @@ def owner_alive(pid: str, start: str) -> bool:
 
 
 def reap(client: docker.DockerClient, *, dry_run: bool) -> list[str]:
-    """Remove containers of dead owners; returns their names. Others are never touched."""
+    """Remove containers of dead owners with their private folders; returns the containers' names. Others are
+    never touched."""
     names = []
-    for container in client.containers.list(all=True, filters={"label": "sclate.owner.pid"}):
+    labelled = client.containers.list(all=True, filters={"label": "sclate.owner.pid"}, ignore_removed=True)
+    for container in labelled:
         labels = container.labels
         if owner_alive(labels.get("sclate.owner.pid", ""), labels.get("sclate.owner.start", "")):
             continue
         names.append(str(container.name))
-        if not dry_run:
+        if dry_run:
+            continue
+        with contextlib.suppress(NotFound):
             container.remove(force=True, v=True)
+        for mount in container.attrs["Mounts"]:
+            folder = Path(mount.get("Source", "")).parent
+            if folder.parent == PRIVATE_ROOT and folder.name.startswith(PREFIX):
+                shutil.rmtree(folder, ignore_errors=True)
     return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import signal
 import time
@@ -42,6 +43,7 @@ class Box:
         self.sandbox = sandbox
         self.calls = CallReader(sandbox.capture_dir / "calls.jsonl", "s1", lambda mono: mono)
         self.proxy: Process | None = None
+        self._starts = itertools.count(1)
         self.seen: list[CallRecord] = []
 
     async def start_proxy(self) -> None:
@@ -52,7 +54,12 @@ class Box:
                 ready.set()
 
         self.proxy = await self.sandbox.spawn(
-            "proxy", PROXY_ARGV, user="proxy", env={"HOME": "/run/mitmproxy"}, on_output=output, stdin=False
+            f"proxy-{next(self._starts)}",
+            PROXY_ARGV,
+            user="proxy",
+            env={"HOME": "/run/mitmproxy"},
+            on_output=output,
+            stdin=False,
         )
         async with asyncio.timeout(30):
             await ready.wait()

@@ -50,7 +50,7 @@ def test_an_unknown_name(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", ["future", "leaving", "nobenchmark"])
 def test_a_broken_benchmark_is_named(name: str, tmp_path: Path, probes: dict[str, str]) -> None:
     done = sclate("run", "--benchmark", name, cwd=tmp_path, env=probes)
     complaint(done, PREREQUISITE, repr(name), "broken", BROKEN[name])
@@ -83,78 +83,33 @@ def test_broken_plugins_break_nothing_else(tmp_path: Path, probes: dict[str, str
     assert sclate("run", "--benchmark", "probe", "--dry-run", cwd=tmp_path, env=probes).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("seed = 1\nseed = = 2\n", ["no valid TOML", "line 2"]),
-        (
-            "seed = 1\n\n[benchmrk]\nname = 'x'\n",
-            ["'benchmrk'", "c.toml, line 4", "did you mean 'benchmark'?"],
-        ),
-        ("[budgets]\nturn = 3\n", ["'budgets.turn'", "c.toml, line 2", "did you mean 'turn_s'?"]),
-        ("samples = 'many'\n", ["samples", "c.toml, line 1", "valid integer"]),
-        ("[budgets]\nstart_s = 9\nturn_s = -1\n", ["budgets.turn_s", "c.toml, line 3", "greater than 0"]),
-        ("benchmark = 3\n", ["benchmark", "c.toml, line 1"]),
-        ("[models.m]\nbase_url = 'http://h'\ndialct = 'chat'\n", ["'dialct'", "[models.m]", "'dialect'?"]),
-        ("[models.m]\nprovider = 'p'\n", ["'m'", "neither of backend and base_url", "base_url = "]),
-        ("[models.m]\nbackend = 'scripted'\nbase_url = 'http://h'\n", ["both backend and base_url"]),
-    ],
-)
-def test_a_wrong_file(text: str, words: list[str], tmp_path: Path) -> None:
-    (tmp_path / "c.toml").write_text(text)
-    complaint(sclate("run", "c.toml", "--model", "m", cwd=tmp_path), USAGE, *words)
-
-
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    complaint(sclate("run", "none.toml", cwd=tmp_path), USAGE, "none.toml", "No such file")
-    (tmp_path / "latin.toml").write_bytes(b"model = '\xe9'\n")
-    complaint(sclate("run", "latin.toml", cwd=tmp_path), USAGE, "latin.toml", "utf-8")
+def test_a_wrong_file(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("seed = 1\nseed = = 2\n")
+    complaint(sclate("run", "c.toml", cwd=tmp_path), USAGE, "c.toml is no valid TOML", "line 2")
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
         (["--set", "clock.latency"], ["'clock.latency'", "a.b=value"]),
-        (["--set", "=3"], ["'=3'", "a.b=value"]),
         (["--set", "clock.latncy=real"], ["'clock.latncy'", "--set", "did you mean 'latency'?"]),
-        (["--set", "clock.latency=fast"], ["'fast'", "--set", "clock.latency=fixed=2"]),
-        (["--set", "seed.x=1", "--seed", "1"], ["seed.x", "a value, not a table"]),
-        (["--set", "samples=0"], ["samples", "--set", "greater than or equal to 1"]),
         (["--limit", "0"], ["benchmark.limit", "flag", "greater than or equal to 1"]),
         (["--limit", "few"], ["--limit", "valid integer", "sclate run --help"]),
-        (["--sandbox", "cloud"], ["sandbox.backend", "'docker'"]),
         (["--log-level", "loud"], ["--log-level", "debug", "sclate run --help"]),
-        (["--bogus"], ["--bogus", "sclate run --help"]),
     ],
 )
 def test_a_wrong_flag_or_override(args: list[str], words: list[str], tmp_path: Path) -> None:
     complaint(sclate("run", *args, cwd=tmp_path), USAGE, *words)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("SCLATE_SAMPELS", "2", ["'sampels'", "environment SCLATE_SAMPELS", "did you mean 'samples'?"]),
-        ("SCLATE_BENCHMARK__LIMIT", "few", ["benchmark.limit", "SCLATE_BENCHMARK__LIMIT", "valid integer"]),
-    ],
-)
-def test_a_wrong_variable(name: str, value: str, words: list[str], tmp_path: Path) -> None:
-    complaint(sclate("run", cwd=tmp_path, env={name: value}), USAGE, *words)
+def test_a_wrong_variable(tmp_path: Path) -> None:
+    done = sclate("run", cwd=tmp_path, env={"SCLATE_SAMPELS": "2"})
+    complaint(done, USAGE, "'sampels'", "environment SCLATE_SAMPELS", "did you mean 'samples'?")
 
 
-@pytest.mark.parametrize(
-    ("inner", "outer"),
-    [
-        ("start_s", "session_s"),
-        ("turn_s", "session_s"),
-        ("grade_s", "session_s"),
-        ("stop_s", "session_s"),
-        ("session_s", "total_s"),
-    ],
-)
-def test_budgets_that_do_not_nest(inner: str, outer: str, tmp_path: Path) -> None:
-    done = sclate("run", "--set", f"budgets.{inner}=900000", "--set", "budgets.total_s=900000", cwd=tmp_path)
-    complaint(done, USAGE, f"budgets must nest: {inner} must be smaller than {outer}", "--set")
+def test_budgets_that_do_not_nest(tmp_path: Path) -> None:
+    done = sclate("run", "--set", "budgets.turn_s=8000", cwd=tmp_path)
+    complaint(done, USAGE, "budgets must nest: turn_s must be smaller than session_s", "--set")
 
 
 def test_a_glob_that_matches_nothing(tmp_path: Path, probes: dict[str, str]) -> None:
@@ -212,7 +167,7 @@ def test_no_docker_engine(args: list[str], tmp_path: Path, probes: dict[str, str
     assert not (tmp_path / "r").exists(), "a run that cannot start leaves no folder"
 
 
-@pytest.mark.parametrize("at", ["2031-02-28", "2031-02-28T09:00", "tomorrow", ""])
+@pytest.mark.parametrize("at", ["2031-02-28T09:00", "tomorrow"])
 def test_an_instant_without_an_offset(at: str, tmp_path: Path) -> None:
     done = sclate("sandbox", "exec", "--at", at, "--", "date", cwd=tmp_path, env=NO_DOCKER)
     complaint(done, USAGE, repr(at), "offset", "--at 2031-02-28T09:00+08:00")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sclate.errors import PrerequisiteError
-from sclate.models.scripted import ScriptedModel
+from sclate.models.scripted import ScriptedModel, Step
 from sclate_adapters.models import (
     Message,
     ModelFault,
@@ -22,6 +23,8 @@ from sclate_adapters.models import (
     ToolCallPart,
     ToolResultPart,
 )
+
+PAGE = Path(__file__).parents[2] / "docs/models/scripted.md"
 
 
 def ask(model: ScriptedModel, *parts: Part | str) -> ModelReply:
@@ -81,6 +84,24 @@ def test_scripts_come_from_files(tmp_path: Path) -> None:
     )
     assert texts(ScriptedModel(tmp_path / "s.json"), "x") == ["8€"]
     assert texts(ScriptedModel(str(tmp_path / "s.toml")), "x") == ["8€"]
+
+
+def test_the_example_of_the_page_does_what_it_says(tmp_path: Path) -> None:
+    found = re.search(r"```toml\n(\[\[steps.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found
+    (tmp_path / "script.toml").write_text(found.group(1))
+    model = ScriptedModel(tmp_path / "script.toml")
+    (call,) = ask(model, "what day is it?").parts
+    assert isinstance(call, ToolCallPart)
+    assert call.input == {"command": "date"}
+    assert texts(model, "How is the WEATHER?") == ["Rain."]
+    assert ask(model, ToolResultPart(call_id=call.id, text="Mon")).parts == (TextPart(text="It is Monday."),)
+    assert texts(model, "weather") == ["Rain."]
+
+
+def test_the_page_has_every_key_of_a_step() -> None:
+    rows = [line.split("|")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert set(re.findall(r"`(\w+)`", "".join(rows))) == set(Step.model_fields)
 
 
 @pytest.mark.parametrize(

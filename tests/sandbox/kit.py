@@ -20,13 +20,13 @@ SOON_S = 10.0
 
 
 def spec(
-    built: Built, *, limits: Limits = Limits(), labels: Mapping[str, str] | None = None, image: str = ""
+    built: Built, *, limits: Limits | None = None, labels: Mapping[str, str] | None = None, image: str = ""
 ) -> SandboxSpec:
     return SandboxSpec(
         image=image or built.image,
         runtime=built.runtime,
         role="agent",
-        limits=limits,
+        limits=limits or Limits(),
         labels={"sclate.test": "sandbox", **(labels or {})},
     )
 
@@ -97,4 +97,8 @@ class Box:
         """Command names of a user's live processes, as the host sees them: by credentials, not by owner."""
         assert self.sandbox.container_id is not None
         answer = self.do(self.sandbox.channel.ask("ps", "ps", timeout_s=SOON_S))
-        return [row["comm"] for row in answer["table"].values() if row["uid"] == UIDS[user] and row["state"] not in "ZX"]
+        return [
+            row["comm"]
+            for row in answer["table"].values()
+            if row["uid"] == UIDS[user] and row["state"] not in "ZX"
+        ]

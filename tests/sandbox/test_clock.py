@@ -56,9 +56,13 @@ def test_every_program_agrees(box: Box, days: int) -> None:
 def test_every_user_agrees(box: Box, days: int) -> None:
     box.sandbox.set_offset(days * DAY)
     for user in ("agent", "memory", "root"):
-        said = int(box.out("date", "+%s", user=user))  # type: ignore[arg-type]
+        said = int(box.out("date", "+%s", user=user))
         assert abs(said * S - time.time_ns() - days * DAY) < SLACK_NS, user
-    said = int(box.out("setpriv", "--reuid", "64002", "--regid", "64002", "--clear-groups", "date", "+%s", user="root"))
+    said = int(
+        box.out(
+            "setpriv", "--reuid", "64002", "--regid", "64002", "--clear-groups", "date", "+%s", user="root"
+        )
+    )
     assert abs(said * S - time.time_ns() - days * DAY) < SLACK_NS
 
 
@@ -145,7 +149,9 @@ def test_monotonic_time_stays_real(box: Box) -> None:
 def test_a_static_program_sees_real_time(box: Box, tmp_path: Path) -> None:
     """A known limit of this backend (`covers_static`), pinned: where it ends, the docs must say so."""
     source = tmp_path / "now.c"
-    source.write_text('#include <stdio.h>\n#include <time.h>\nint main(){printf("%ld\\n",(long)time(0));return 0;}\n')
+    source.write_text(
+        '#include <stdio.h>\n#include <time.h>\nint main(){printf("%ld\\n",(long)time(0));return 0;}\n'
+    )
     subprocess.run(["cc", "-static", "-O", "-o", tmp_path / "now", source], check=True)
     box.do(box.sandbox.put_files({"/tmp/now": (tmp_path / "now").read_bytes()}, "agent", 0o755))
     box.sandbox.set_offset(200 * DAY)

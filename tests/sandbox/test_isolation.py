@@ -75,9 +75,13 @@ def test_nothing_but_its_own_places_can_be_written(box: Box) -> None:
 
 
 def test_no_privilege_and_no_way_to_one(box: Box) -> None:
-    status = dict(line.split(":\t", 1) for line in box.out("cat", "/proc/self/status").splitlines() if ":\t" in line)
+    status = dict(
+        line.split(":\t", 1) for line in box.out("cat", "/proc/self/status").splitlines() if ":\t" in line
+    )
     assert status["CapEff"] == status["CapPrm"] == status["CapInh"] == status["CapAmb"] == "0" * 16
-    assert int(status["CapBnd"], 16) == 1 << 5 | 1 << 6 | 1 << 7, "KILL, SETGID, SETUID: init's, nobody else's"
+    assert int(status["CapBnd"], 16) == 1 << 5 | 1 << 6 | 1 << 7, (
+        "KILL, SETGID, SETUID: init's, nobody else's"
+    )
     assert status["NoNewPrivs"] == "1"
     assert status["Seccomp"] == "2"
     assert status["Uid"].split() == ["64001"] * 4
@@ -130,7 +134,9 @@ def test_no_network_and_no_host(box: Box, listener: int) -> None:
 def test_nothing_inside_names_the_run(new_box: NewBox) -> None:
     """The agent reads mount sources, its cgroup, hostname, environment and every command line."""
     box = new_box(labels={"sclate.life": "secret-arm-of-benchmark"})
-    files = "/proc/self/mountinfo /proc/self/cgroup /proc/*/cmdline /etc/hostname /proc/self/environ /etc/hosts"
+    files = (
+        "/proc/self/mountinfo /proc/self/cgroup /proc/*/cmdline /etc/hostname /proc/self/environ /etc/hosts"
+    )
     text = box.run("sh", "-c", f"cat {files} 2>/dev/null; env").stdout.decode(errors="replace")
     assert "/run/sclate/clock" in text
     for word in ("secret", "arm", "benchmark", "grader", "metaclaw"):

@@ -51,6 +51,7 @@ BOMB = """
             pass
 """
 
+
 @pytest.mark.parametrize(
     ("script", "at_least"),
     [(ORPHANS, 200), (DAEMONS, 20)],
@@ -73,14 +74,16 @@ def test_a_fork_bomb_at_the_pids_limit_is_killed(new_box: NewBox) -> None:
     """Init cannot fork there: the killer must not need to. Repeated, since a bomb may outrun one kill."""
     box = new_box(limits=Limits(pids=64))
 
+    async def spawn_until_full(key: str) -> None:
+        for n in range(1000):
+            await box.sandbox.spawn(f"{key}-{n}", ["true"], user="agent")
+
     async def explode(key: str) -> None:
         lines = Lines()
         await box.spawn_python(key, BOMB, lines)
         await lines.more_than(0)
-        full = Lines()
         with pytest.raises(SandboxError, match="cannot start"):
-            for n in range(1000):
-                await box.sandbox.spawn(f"{key}-{n}", ["true"], user="agent", on_output=full)
+            await spawn_until_full(key)
         await box.sandbox.kill_user("agent")
 
     for round_ in range(3):

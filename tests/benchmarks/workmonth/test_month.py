@@ -163,7 +163,7 @@ def test_a_remark_comes_in_the_middle_of_a_turn(month: FakeLife) -> None:
     (remark,) = [d for d in month.log if d.what == "notice" and "lorry" in d.text]
     (turn,) = [d for d in month.log if d.key == "day12/r1"]
     assert remark.in_turn == "day12/r1"
-    assert remark.at_ns - turn.at_ns == 400_000_000
+    assert remark.at_ns - turn.at_ns == 200_000_000
 
 
 def test_the_nights_report_is_lived_through_and_lies_there_in_the_morning(tmp_path: Path) -> None:

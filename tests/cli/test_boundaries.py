@@ -1,0 +1,105 @@
+"""Protects: whatever fails in a life is put down to the right boundary, a result without a score is missing
+and never 0, the life goes on where it can, and no container is left."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from .lives import CONFIG, MODULE, live
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+
+
+def faulty(fault: str) -> tuple[str, ...]:
+    return ("--agent", f"{MODULE}:Faulty+none", "--set", f"agent.options.fault={fault}")
+
+
+def test_a_life_without_faults(tmp_path: Path) -> None:
+    """The yardstick: with the same plug-ins, a life in which nothing fails."""
+    lived = live(tmp_path)
+    assert (lived.code, lived.stderr) == (0, "")
+    assert lived.judgments() == [("d1/q", 1.0, True, None), ("d2/q", 1.0, True, None)]
+    assert lived.sessions() == {"d1": None, "d2": None}
+
+
+def test_a_harness_that_dies_at_start(tmp_path: Path) -> None:
+    lived = live(tmp_path, *faulty("start"))
+    assert lived.code == 1
+    assert lived.result["failure"] == "agent"
+    assert "harness exited with 3" in lived.result["failure_message"]
+    assert "tokenizer" in lived.result["failure_message"], "its last words are missing"
+    assert "failed (agent): " in lived.stdout
+    assert "\\x1b]0;P3\\x07tokenizer" in lived.stdout
+    assert "\x1b" not in lived.stdout
+    assert lived.judgments() == []
+
+
+def test_a_harness_that_dies_in_mid_turn_has_failed_that_turn_only(tmp_path: Path) -> None:
+    lived = live(tmp_path, *faulty("turn"))
+    assert lived.code == 0, lived.stdout + lived.stderr
+    assert lived.judgments() == [("d1/q", 0.0, False, "agent"), ("d2/q", 1.0, True, None)]
+    assert lived.sessions() == {"d1": "agent", "d2": None}
+    (turn,) = (x["turn"] for x in lived.lines("turn") if x["turn"]["session"] == "d1")
+    assert turn["failure_message"] == "harness exited with 7"
+
+
+def test_a_harness_that_never_answers_is_missing_not_wrong(tmp_path: Path) -> None:
+    lived = live(tmp_path, *faulty("silence"), "--set", "budgets.turn_s=3")
+    assert lived.code == 0, lived.stdout + lived.stderr
+    assert lived.judgments() == [("d1/q", None, None, "timeout"), ("d2/q", 1.0, True, None)]
+    assert (lived.result["missing"], lived.result["passed"]) == (1, 1)
+    assert lived.result["figures"]["mean_score"] == 1.0, "a missing score is in no denominator"
+
+
+def test_an_endpoint_that_is_down_is_the_models_fault(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    config = CONFIG.partition("[models.mine]")[0] + (
+        f"[models.mine]\nbase_url = 'http://127.0.0.1:{port}'\nmodel = 'm'\n"
+        "options = { retry_attempts = 2, retry_base_s = 0.1 }\n"
+    )
+    lived = live(tmp_path, "--set", "benchmark.options.days=1", config=config)
+    assert lived.judgments() == [("d1/q", None, None, "model")]
+    assert lived.result["missing"] == 1
+    (turn,) = (x["turn"] for x in lived.lines("turn"))
+    assert "Connect" in turn["failure_message"]
+    assert str(port) in turn["failure_message"]
+    calls = [json.loads(x) for x in next(lived.life.glob("sessions/*/calls.jsonl")).read_text().splitlines()]
+    assert {call["retries"] for call in calls} == {1}
+
+
+def test_a_grader_that_hangs_costs_one_judgment(tmp_path: Path) -> None:
+    lived = live(tmp_path, "--set", "benchmark.options={judge='hang', limit_s=8}")
+    assert lived.code == 0, lived.stdout + lived.stderr
+    assert lived.judgments() == [("d1/q", None, None, "grader"), ("d2/q", 1.0, True, None)]
+
+
+def test_a_grader_that_raises_is_missing(tmp_path: Path) -> None:
+    lived = live(tmp_path, "--set", "benchmark.options={judge='raise', days=1}")
+    assert lived.judgments() == [("d1/q", None, None, "grader")]
+    assert "ZeroDivisionError" in (lived.folder / "run.log").read_text()
+
+
+def test_an_image_that_is_missing(tmp_path: Path) -> None:
+    lived = live(tmp_path, "--set", "sandbox.image='nosuch:1'")
+    assert lived.code == 3, lived.stdout + lived.stderr
+    assert "image nosuch:1 is missing" in lived.stderr
+    assert "fix: " in lived.stderr
+
+
+def test_a_bug_of_a_benchmark_goes_into_the_log(tmp_path: Path) -> None:
+    lived = live(tmp_path, "--set", "benchmark.options.bug=true")
+    assert lived.code == 70
+    assert lived.stderr.splitlines()[0].startswith(
+        "error: a bug in sclate: RuntimeError: the days have a bug"
+    )
+    assert str(Path("r") / "run.log") in lived.stderr
+    log = (lived.folder / "run.log").read_text()
+    assert "Traceback" in log
+    assert f"{MODULE}.py" in log
+    for text in (log, lived.stderr):
+        assert "sk-abcdefghijklmnop1234" not in text
