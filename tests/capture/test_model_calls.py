@@ -281,6 +281,8 @@ def test_a_caller_that_goes_away_takes_its_instant_with_it() -> None:
         held.cancel()
         with pytest.raises(asyncio.CancelledError):
             await held
+        assert life.scheduler.timeline.head() is None
+        await life.calls.upstream_waiting(TWO)
         await life.calls.call_finished(ONE, CallOutcome(None))
         await life.calls.call_finished(TWO, CallOutcome(None))
         assert life.clock.motion is Motion.FLOW

@@ -1,4 +1,4 @@
-"""Small lives in real Docker: a benchmark of one question a day, harnesses with faults, and the run as a user starts it."""
+"""Small lives in real Docker: a benchmark of one question a day, harnesses with faults, a run as a user does it."""
 
 from __future__ import annotations
 
