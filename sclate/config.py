@@ -89,6 +89,15 @@ class Budgets(Settings):
         return self
 
 
+class EndpointOptions(Settings):
+    """Options of a model profile with `base_url`: how faults of the provider are waited out, in real seconds
+    (see `sclate.gateway.RetryPolicy`)."""
+
+    retry_attempts: int = Field(6, ge=1)
+    retry_base_s: float = Field(1.0, gt=0)
+    retry_deadline_s: float = Field(240.0, gt=0)
+
+
 class RunConfig(Settings):
     """One run."""
 

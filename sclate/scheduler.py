@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 import simpy
+import structlog
 
 from sclate.clock import HybridClock, Motion
 from sclate.context import Board, Entry, Registered
@@ -22,6 +23,8 @@ from sclate.errors import InvariantError, StalledError
 from sclate.timeline import MAX_DELTA, Arrival, Dispatch, Timeline
 from sclate_adapters.effects import Effect, RunHook, ShutdownAgent, StartAgent
 from sclate_adapters.events import Event, EventEnd, EventSource, Origin, Outcome, Phase, Topic
+
+log = structlog.get_logger()
 
 ORIGIN_RANK = {Origin.SHARED: 0, Origin.BENCHMARK: 1, Origin.AGENT: 2}
 PHASE_NAMES = {phase: phase.name.lower() for phase in Phase}
@@ -340,7 +343,11 @@ class Scheduler:
         """
         try:
             async with asyncio.TaskGroup() as self._group:
-                await self._loop()
+                try:
+                    await self._loop()
+                except Exception:
+                    log.exception("the loop ended")  # now, not when every effect has been cancelled
+                    raise
                 await asyncio.sleep(0)  # an effect that was only just started must begin, to be cancelled
                 self._finish()
         except BaseExceptionGroup as group:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,8 +82,12 @@ def run(
     try:
         prepared = Run(config, progress)
         check(prepared)
-        ensure_all(progress.note)
         folder = make_folder(config)
+        try:
+            ensure_all(progress.note)
+        except BaseException:
+            shutil.rmtree(folder)  # nothing was lived in it
+            raise
         try:
             summary = carry_out(prepared, folder, log_level)
         except BaseException as error:

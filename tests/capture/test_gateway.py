@@ -450,6 +450,32 @@ def test_a_providers_faults_are_held_until_it_answers(tmp_path: Path, fault: str
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("asked", "status"), [("0.01", 200), ("soon", 429), ("600", 429)])
+def test_the_wait_is_what_the_provider_asks_for_up_to_the_deadline(
+    tmp_path: Path, asked: str, status: int
+) -> None:
+    async def main() -> None:
+        tries = 0
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                return web.json_response({"error": "slow down"}, status=429, headers={"retry-after": asked})
+            return web.json_response({"type": "message", "content": []})
+
+        watch = Watch()
+        retry = RetryPolicy(attempts=2, base_s=60.0, deadline_s=30.0)
+        async with (
+            provider(answer) as url,
+            opened(Gateway(remote(url), None, watch, retry), tmp_path) as client,
+        ):
+            assert (await client.post())[0] == status
+        assert (watch.outcomes[0].error is None) == (status == 200)
+
+    asyncio.run(main())
+
+
 def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
     async def main() -> None:
         watch = Watch()

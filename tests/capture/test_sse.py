@@ -42,6 +42,19 @@ def test_any_cut_and_any_line_end_give_the_same_events(cuts: list[int], line_end
     assert parse(*(data[n : n + 1] for n in range(len(data)))) == parse(whole())
 
 
+scraps = st.sampled_from(
+    [b"data:", b"data", b"event: e", b"id: 7", b":", b" ", b"\n", b"\r", b"\r\n", b"\n\n", b"x"]
+    + ["€".encode(), "🙂".encode(), "\ufeff".encode(), "\u2028".encode(), b"\xff", b"\xe2\x82", b"\0"]
+)
+
+
+@given(st.lists(scraps, max_size=30).map(b"".join), st.data())
+def test_any_cut_of_any_stream_gives_the_same_events(stream: bytes, data: st.DataObject) -> None:
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=6))
+    edges = [0, *sorted(cuts), len(stream)]
+    assert parse(*(stream[a:b] for a, b in itertools.pairwise(edges))) == parse(stream)
+
+
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
 def test_words_that_look_like_an_end_marker_are_words(line_end: bytes) -> None:
     first, last = parse(DONE.replace(b"\n", line_end))
