@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sclate.errors import PrerequisiteError
+from sclate.gateway import RetryPolicy
 from sclate.model_calls import parse_latency
 from sclate_adapters.models import ModelProfile
 
@@ -90,12 +91,11 @@ class Budgets(Settings):
 
 
 class EndpointOptions(Settings):
-    """Options of a model profile with `base_url`: how faults of the provider are waited out, in real seconds
-    (see `sclate.gateway.RetryPolicy`)."""
+    """Options of a model profile with `base_url`: how a provider's faults are tried again, in real seconds."""
 
-    retry_attempts: int = Field(6, ge=1)
-    retry_base_s: float = Field(1.0, gt=0)
-    retry_deadline_s: float = Field(240.0, gt=0)
+    retry_attempts: int = Field(RetryPolicy.attempts, ge=1)
+    retry_base_s: float = Field(RetryPolicy.base_s, ge=0)
+    retry_deadline_s: float = Field(RetryPolicy.deadline_s, gt=0)
 
 
 class RunConfig(Settings):
@@ -134,7 +134,23 @@ class RunConfig(Settings):
                 + " backend and base_url",
                 'base_url = "https://..." for an endpoint, or backend = "NAME" (sclate list models)',
             )
+        if profile.backend is None:
+            self._endpoint(profile)
         return profile
+
+    def retry(self) -> RetryPolicy:
+        """How a provider's faults are tried again."""
+        profile = self.profile()
+        if profile.backend is not None:
+            return RetryPolicy()
+        options = self._endpoint(profile)
+        return RetryPolicy(options.retry_attempts, options.retry_base_s, options.retry_deadline_s)
+
+    def _endpoint(self, profile: ModelProfile) -> EndpointOptions:
+        try:
+            return EndpointOptions.model_validate(profile.options)
+        except ValidationError as error:
+            raise _invalid(error, f"[models.{self.model}] options", EndpointOptions) from None
 
 
 class Origins(dict[str, str]):

@@ -29,7 +29,7 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
-    """The run ended, and at least one life failed in a way that is not the agent's."""
+    """The run ended, and at least one life broke off before its end, whosever fault that is."""
     USAGE = 2
     """The command line or the configuration is wrong."""
     PREREQUISITE = 3

@@ -23,7 +23,7 @@ from sclate.capture.record import CallReader
 from sclate.clock import HybridClock
 from sclate.effects import EffectRunner
 from sclate.errors import FailureClass, LifeFailure, PrerequisiteError
-from sclate.gateway import Gateway
+from sclate.gateway import Gateway, RetryPolicy
 from sclate.grading import Grading
 from sclate.hooks import EngineHookContext
 from sclate.lifelog import LifeLog
@@ -61,6 +61,7 @@ class LifeSettings:
 
     seed: int = 0
     latency_ns: int | None = None
+    retry: RetryPolicy = RetryPolicy()
     start_s: float = 120.0
     turn_s: float = 300.0
     grade_s: float = 120.0
@@ -155,7 +156,7 @@ class Life:
             latency_ns=settings.latency_ns,
             limit_s=agent.capabilities.request_timeout_ns / 1e9 * 0.9,
         )
-        self.gateway = Gateway(profile, backend, self.calls)
+        self.gateway = Gateway(profile, backend, self.calls, settings.retry)
 
     # --- the whole life ---------------------------------------------------------------------------------
 
@@ -397,7 +398,11 @@ class Life:
             await self._open_watch
         with self.clock.freeze(f"saving session {session_id}"):
             session.close()
-            self._take_calls(None)
+            await sandbox.kill_user("proxy")
+            self._log_calls(opened.calls.rest(None))
+            if opened.calls.damaged:
+                message = f"{opened.calls.damaged} damaged records of calls in session {session_id}"
+                self.log.fault(self.clock.now(), FailureClass.SUBSTRATE, message)
             await self.workspace.detach()
             durable = self.agent.durable_state(opened.context)
             for part, paths in (
@@ -462,10 +467,13 @@ class Life:
         self._turns[record.key] = record
         self._take_calls(record.key)
 
-    def _take_calls(self, turn: str | None) -> None:
+    def _take_calls(self, turn: str) -> None:
         if self._open is None:
             return
-        for record in self._open.calls.take(turn):
+        self._log_calls(self._open.calls.take(turn))
+
+    def _log_calls(self, records: list[CallRecord]) -> None:
+        for record in records:
             classified = record.model_copy(update={"call_class": self.agent.classify_call(record)})
             self._count_usage(record)
             self.log.call(classified)

@@ -76,8 +76,8 @@ class RunSummary(Record):
 
     @property
     def ok(self) -> bool:
-        """Whether every life was lived to its end without a failure that is not the agent's."""
-        return all(life.failure in (None, FailureClass.AGENT) for life in self.lives)
+        """Whether no life broke off. Failures inside a life are its data."""
+        return all(life.failure is None for life in self.lives)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -176,7 +176,12 @@ class Run:
         if self.profile.backend is not None:
             backend = registry.load("models", self.profile.backend)(**self.profile.options)
         budgets = self.config.budgets
-        settings = LifeSettings(seed=self.config.seed, latency_ns=self.latency_ns, **budgets.model_dump())
+        settings = LifeSettings(
+            seed=self.config.seed,
+            latency_ns=self.latency_ns,
+            retry=self.config.retry(),
+            **budgets.model_dump(),
+        )
         write_json(folder / "life.json", {"v": 1, "key": key, "seed": settings.seed, "scenario": scenario})
         started = time.monotonic()
         with TraceWriter(folder / "trace.jsonl") as trace:

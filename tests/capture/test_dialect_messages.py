@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sclate.capture import dialect_messages as messages
@@ -113,6 +113,7 @@ parts = st.one_of(
 )
 
 
+@settings(deadline=None)  # a busy machine is no fault
 @given(st.lists(parts, max_size=4), st.sampled_from(StopReason))
 def test_streamed_or_not_the_record_is_the_same_answer(answer: list[Part], reason: StopReason) -> None:
     usage = Usage(input_tokens=3, output_tokens=7, cache_read_tokens=1, cache_write_tokens=2)

@@ -1,173 +1,123 @@
-"""Protects the configuration: which source wins, where each value came from, what a mistake is told."""
+"""Protects how a configuration is put together: who wins, where a value came from, and what is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sclate.config import Budgets, ConfigurationError, Origins, RunConfig, load, provenance
-
-
-def loaded(
-    file: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    flags: Mapping[str, Any] | None = None,
-    overrides: Sequence[str] = (),
-) -> tuple[RunConfig, Origins]:
-    return load(file, env or {}, flags or {}, overrides)
+from sclate.config import ENV_PREFIX, RESERVED_ENV, ConfigurationError, RunConfig, load, provenance
+from sclate.gateway import RetryPolicy
 
 
-def written(folder: Path, text: str) -> Path:
-    path = folder / "c.toml"
-    path.write_text(text)
-    return path
+def made(text: str, folder: Path, *overrides: str) -> RunConfig:
+    file = folder / "c.toml"
+    file.write_text(text)
+    return load(file, {}, {}, overrides)[0]
 
 
-def test_later_sources_win(tmp_path: Path) -> None:
-    file = written(tmp_path, "[benchmark]\nlimit = 1\nsplit = 'file'\nscenarios = 'file'\nname = 'file'\n")
-    env = {
-        "SCLATE_BENCHMARK__SPLIT": "env",
-        "SCLATE_BENCHMARK__SCENARIOS": "env",
-        "SCLATE_BENCHMARK__NAME": "env",
-    }
-    flags = {"benchmark.scenarios": "flag", "benchmark.name": "flag"}
-    config, origins = loaded(file, env, flags, ["benchmark.name=set"])
-    found = config.benchmark
-    assert (found.limit, found.split, found.scenarios, found.name) == (1, "env", "flag", "set")
-    rows = {key: origin for key, _, origin in provenance(config, origins)}
-    assert rows["benchmark.limit"] == f"file {file}, line 2"
-    assert rows["benchmark.split"] == "environment SCLATE_BENCHMARK__SPLIT"
-    assert rows["benchmark.scenarios"] == "flag"
-    assert rows["benchmark.name"] == "--set"
-    assert rows["seed"] == "default"
+def refused(*args: Any) -> ConfigurationError:
+    with pytest.raises(ConfigurationError) as caught:
+        load(*args)
+    assert caught.value.what
+    assert caught.value.why
+    assert caught.value.fix
+    return caught.value
 
 
-def test_every_setting_is_listed_with_its_origin() -> None:
-    rows = {key for key, _, _ in provenance(*loaded())}
-    for name, field in RunConfig.model_fields.items():
-        assert any(row == name or row.startswith(f"{name}.") for row in rows), field
+@given(st.sets(st.sampled_from(["file", "variable", "flag", "set"])))
+def test_the_last_of_the_layers_that_speak_wins(layers: set[str]) -> None:
+    numbers = {"file": 2, "variable": 3, "flag": 4, "set": 5}
+    path = Path(__file__).with_name("samples.toml") if "file" in layers else None
+    config, origins = load(
+        path,
+        {"SCLATE_SAMPLES": "3"} if "variable" in layers else {},
+        {"samples": 4} if "flag" in layers else {},
+        ["samples=5"] if "set" in layers else [],
+    )
+    assert config.samples == max([1, *(numbers[layer] for layer in layers)])
+    ((_, value, origin),) = [row for row in provenance(config, origins) if row[0] == "samples"]
+    assert value == config.samples
+    said = {1: "default", 2: f"file {path}, line 1", 3: "environment SCLATE_SAMPLES", 4: "flag", 5: "--set"}
+    assert origin == said[config.samples]
+
+
+def test_layers_of_a_table_are_merged_key_by_key(tmp_path: Path) -> None:
+    text = "[benchmark]\nlimit = 3\n[benchmark.options]\nworkspace = 'carry'\ngraders = 'ours'\n"
+    config = made(text, tmp_path, "benchmark.options.graders=theirs")
+    assert config.benchmark.limit == 3
+    assert config.benchmark.options == {"workspace": "carry", "graders": "theirs"}
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
         ("3", 3),
-        ("1.5", 1.5),
         ("true", True),
+        ("[1, 2]", [1, 2]),
+        ("{a = 1}", {"a": 1}),
         ("'3'", "3"),
-        ("[1, 'a']", [1, "a"]),
-        ("a=b", "a=b"),
-        ("a b", "a b"),
+        ("a word", "a word"),
+        ("", ""),
     ],
 )
-def test_overrides_are_typed_as_in_toml(text: str, value: Any) -> None:
-    config, _ = loaded(overrides=[f"agent.options.x={text}"])
-    assert config.agent.options == {"x": value}
+def test_an_override_is_toml_else_a_text(text: str, value: Any) -> None:
+    assert load(None, {}, {}, [f"agent.options.x={text}"])[0].agent.options == {"x": value}
 
 
-def test_a_table_given_at_once_is_laid_over_what_is_there(tmp_path: Path) -> None:
-    file = written(tmp_path, "[budgets]\nturn_s = 5\nstop_s = 6\n")
-    config, origins = loaded(file, overrides=["budgets={turn_s = 7}"])
-    assert (config.budgets.turn_s, config.budgets.stop_s) == (7, 6)
-    rows = {key: origin for key, _, origin in provenance(config, origins)}
-    assert rows["budgets.turn_s"] == "--set"
-    assert rows["budgets.stop_s"] == f"file {file}, line 3"
+def test_other_variables_are_none_of_ours() -> None:
+    env = {"PATH": "/bin", "SCLATER": "x"} | dict.fromkeys(RESERVED_ENV, "x")
+    assert load(None, env, {}, []) == load(None, {}, {}, [])
 
 
-def test_keys_within_an_inline_table_have_its_line(tmp_path: Path) -> None:
-    file = written(tmp_path, "seed = 1\nbudgets = { turn_s = 5 }\n")
-    rows = {key: origin for key, _, origin in provenance(*loaded(file))}
-    assert rows["budgets.turn_s"] == f"file {file}, line 2"
-
-
-def test_a_model_is_a_profile_or_a_backend(tmp_path: Path) -> None:
-    text = "[models.mine]\nbase_url = 'http://h'\ndialect = 'chat'\nkey_env = 'K'\n"
-    config, _ = loaded(written(tmp_path, text), overrides=["model=mine"])
-    profile = config.profile()
-    assert (profile.name, profile.base_url, profile.dialect, profile.backend) == (
-        "mine",
-        "http://h",
-        "chat",
-        None,
-    )
-    config, _ = loaded(overrides=["model=apprentice"])
-    assert config.profile().backend == "apprentice"
+def test_a_misspelt_key_is_told_what_it_may_have_been() -> None:
+    error = refused(None, {f"{ENV_PREFIX}CLOCK__LATENCI": "real"}, {}, [])
+    assert "unknown setting 'clock.latenci'" in error.what
+    assert "SCLATE_CLOCK__LATENCI" in error.why
+    assert error.fix == "did you mean 'latency'?"
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("seed = = 2\n", ["no valid TOML", "line 1"]),
-        ("seed = 1\n\n[benchmrk]\nname = 'x'\n", ["'benchmrk'", "line 4", "did you mean 'benchmark'?"]),
-        ("[budgets]\nturn = 3\n", ["'budgets.turn'", "line 2", "did you mean 'turn_s'?"]),
-        ("samples = 'many'\n", ["samples", "line 1", "valid integer"]),
-        ("[budgets]\nstart_s = 9\nturn_s = -1\n", ["budgets.turn_s", "line 3", "greater than 0"]),
-        ("benchmark = 3\n", ["benchmark", "line 1"]),
-        (
-            "model = 'm'\n[models.m]\nbase_url = 'http://h'\ndialct = 'chat'\n",
-            ["'dialct'", "[models.m]", "'dialect'?"],
-        ),
-        ("model = 'm'\n[models.m]\nprovider = 'p'\n", ["'m'", "neither of backend and base_url"]),
-        ("model = 'm'\n[models.m]\nbackend = 'b'\nbase_url = 'http://h'\n", ["both backend and base_url"]),
-        ("model = 'm'\n[models]\nm = 3\n", ["models.m", "line 3", "valid dictionary"]),
-    ],
+    "policy", ["fast", "fixed", "fixed=", "fixed=-1", "fixed=x", "fixed=nan", "fixed=inf"]
 )
-def test_a_mistake_in_a_file_is_found_by_key_and_line(text: str, words: list[str], tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        loaded(written(tmp_path, text))
-    for word in words:
-        assert word in str(caught.value)
+def test_a_latency_policy_that_is_none(policy: str) -> None:
+    error = refused(None, {}, {}, [f"clock.latency={policy}"])
+    assert policy in error.what
+    assert "from --set" in error.why
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"none\.toml cannot be read"):
-        loaded(tmp_path / "none.toml")
-    (tmp_path / "latin.toml").write_bytes(b"model = '\xe9'\n")
-    with pytest.raises(ConfigurationError, match="utf-8"):
-        loaded(tmp_path / "latin.toml")
+def test_a_broken_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("seed = 1\n[clock\n")
+    error = refused(tmp_path / "c.toml", {}, {}, [])
+    assert "no valid TOML" in error.what
+    assert "line 2" in error.why
 
 
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("clock.latency", ["'clock.latency'", "a.b=value"]),
-        ("=3", ["'=3'", "a.b=value"]),
-        ("clock.latncy=real", ["'clock.latncy'", "--set", "did you mean 'latency'?"]),
-        ("clock.latency=fast", ["'fast'", "--set", "clock.latency=fixed=2"]),
-        ("clock.latency=fixed=-1", ["'fixed=-1'"]),
-        ("seed.x=1", ["seed.x", "a value, not a table"]),
-        ("samples=0", ["samples", "--set", "greater than or equal to 1"]),
-        ("sandbox.backend=cloud", ["sandbox.backend", "'docker'"]),
-        ("zzz=1", ["'zzz'", "known here: benchmark, agent", "--print-config"]),
-    ],
-)
-def test_a_mistake_in_an_override(override: str, words: list[str]) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        loaded(flags={"seed": 1}, overrides=[override])
-    for word in words:
-        assert word in str(caught.value)
+def test_budgets_nest() -> None:
+    error = refused(None, {}, {"budgets.turn_s": 7200}, [])
+    assert "turn_s must be smaller than session_s" in error.what
+    assert load(None, {}, {"budgets.turn_s": 7199}, [])[0].budgets.turn_s == 7199
 
 
-def test_a_mistake_in_a_variable() -> None:
-    with pytest.raises(ConfigurationError, match=r"benchmark\.limit.*(?s:.*)SCLATE_BENCHMARK__LIMIT"):
-        loaded(env={"SCLATE_BENCHMARK__LIMIT": "few"})
+def test_a_glob_selects_scenarios_by_case() -> None:
+    settings = load(None, {}, {"benchmark.scenarios": "a[12]*"}, [])[0].benchmark
+    assert [s for s in ("a1", "a2x", "a3", "A1") if settings.selects(s)] == ["a1", "a2x"]
 
 
-@pytest.mark.parametrize(
-    ("inner", "outer"),
-    [
-        ("start_s", "session_s"),
-        ("turn_s", "session_s"),
-        ("grade_s", "session_s"),
-        ("stop_s", "session_s"),
-        ("session_s", "total_s"),
-    ],
-)
-def test_budgets_nest(inner: str, outer: str) -> None:
-    value = getattr(Budgets(), outer)
-    with pytest.raises(ConfigurationError, match=f"{inner} must be smaller than {outer}"):
-        loaded(overrides=[f"budgets.{inner}={value}"])
-    loaded(overrides=[f"budgets.{inner}={value - 1}"])
+def test_retries_of_an_endpoint_are_options_of_its_profile(tmp_path: Path) -> None:
+    text = "model = 'm'\n[models.m]\nbase_url = 'http://h'\n"
+    assert made(text, tmp_path).retry() == RetryPolicy()
+    options = "options = {retry_attempts = 2, retry_base_s = 0.5, retry_deadline_s = 9}\n"
+    assert made(text + options, tmp_path).retry() == RetryPolicy(2, 0.5, 9)
+    with pytest.raises(ConfigurationError, match="did you mean 'retry_attempts'") as caught:
+        made(text + "options = {retry_atempts = 2}\n", tmp_path)
+    assert "[models.m] options" in caught.value.why
+
+
+def test_options_of_a_keyless_model_are_its_own(tmp_path: Path) -> None:
+    config = made("model = 'm'\n[models.m]\nbackend = 'x'\noptions = {retry_attempts = 'a'}\n", tmp_path)
+    assert config.profile().options == {"retry_attempts": "a"}
+    assert config.retry() == RetryPolicy()
