@@ -207,7 +207,7 @@ class Gateway:
     def provider(self) -> aiohttp.ClientSession:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
-            self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False, trust_env=True)
+            self._session = aiohttp.ClientSession(timeout=timeout, trust_env=True)
         return self._session
 
     def provider_headers(self, asked: web.Request) -> dict[str, str]:

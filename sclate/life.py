@@ -61,7 +61,7 @@ class LifeSettings:
 
     seed: int = 0
     latency_ns: int | None = None
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     start_s: float = 120.0
     turn_s: float = 300.0
     grade_s: float = 120.0

@@ -186,6 +186,21 @@ def test_memory_is_read_at_the_start_and_only_then(tmp_path: Path) -> None:
     )
 
 
+def test_a_memory_without_end_does_not_fill_the_prompt(tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    for name in "abc":
+        (tmp_path / f"memory/{name}.md").write_text(name.upper() * 150_000)
+
+    async def body(running: Running) -> None:
+        await running.turn("hi")
+
+    model = Model()
+    live(model, tmp_path, body)
+    system = model.requests[0].system
+    assert ("A" * 150_000 in system, system.count("BB")) == (True, 25_000)
+    assert "CC" not in system
+
+
 def test_without_memory_no_word_of_it(tmp_path: Path) -> None:
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory/a.md").write_text("left over")

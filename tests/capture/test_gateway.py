@@ -363,6 +363,7 @@ def test_the_key_is_added_here_and_the_callers_headers_stay_behind(
                 "x-api-key": "placeholder",
                 "authorization": "Bearer placeholder",
                 "cookie": "c=d",
+                "accept-encoding": "gzip, br",
                 "x-forwarded-for": "1.2.3.4",
             }
             async with opened(gateway, tmp_path) as client:
@@ -373,6 +374,7 @@ def test_the_key_is_added_here_and_the_callers_headers_stay_behind(
             "/v1/messages",
         )
         assert json.loads(seen["body"]) == BODY
+        assert seen["accept-encoding"] == "identity"
         assert not {"authorization", "cookie", "x-forwarded-for"} & set(seen)
         assert headers["request-id"] == "r-1"
         assert not {"set-cookie", "x-internal"} & set(headers)
@@ -472,6 +474,21 @@ def test_the_wait_is_what_the_provider_asks_for_up_to_the_deadline(
         ):
             assert (await client.post())[0] == status
         assert (watch.outcomes[0].error is None) == (status == 200)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_is_compressed_all_the_same_arrives_plain(tmp_path: Path, stream: bool) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        kind = "text/event-stream" if stream else "application/json"
+        response = web.Response(body=whole(), content_type=kind)
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    async def main() -> None:
+        async with provider(answer) as url, opened(Gateway(remote(url), None, Watch()), tmp_path) as client:
+            assert (await client.post(BODY | {"stream": stream}))[1] == whole()
 
     asyncio.run(main())
 

@@ -74,6 +74,12 @@ def test_the_last_event_needs_no_blank_line() -> None:
     assert parse(DELTA.rstrip(b"\n")) == parse(DELTA)
 
 
+@pytest.mark.parametrize("cut", range(4))
+def test_a_byte_order_mark_hides_nothing(cut: int) -> None:
+    marked = "\ufeff".encode() + DELTA
+    assert parse(marked[:cut], marked[cut:]) == parse(DELTA)
+
+
 def test_separators_of_unicode_do_not_end_a_line() -> None:
     assert parse('data: {"text":"a\u2028b\x0bc\x85d"}'.encode())[0].data == '{"text":"a\u2028b\x0bc\x85d"}'
 

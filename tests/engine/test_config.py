@@ -28,12 +28,18 @@ def refused(*args: Any) -> ConfigurationError:
     return caught.value
 
 
-@given(st.sets(st.sampled_from(["file", "variable", "flag", "set"])))
-def test_the_last_of_the_layers_that_speak_wins(layers: set[str]) -> None:
+@pytest.fixture(scope="module")
+def two_samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "c.toml"
+    path.write_text("samples = 2\n")
+    return path
+
+
+@given(layers=st.sets(st.sampled_from(["file", "variable", "flag", "set"])))
+def test_the_last_of_the_layers_that_speak_wins(two_samples: Path, layers: set[str]) -> None:
     numbers = {"file": 2, "variable": 3, "flag": 4, "set": 5}
-    path = Path(__file__).with_name("samples.toml") if "file" in layers else None
     config, origins = load(
-        path,
+        two_samples if "file" in layers else None,
         {"SCLATE_SAMPLES": "3"} if "variable" in layers else {},
         {"samples": 4} if "flag" in layers else {},
         ["samples=5"] if "set" in layers else [],
@@ -41,7 +47,13 @@ def test_the_last_of_the_layers_that_speak_wins(layers: set[str]) -> None:
     assert config.samples == max([1, *(numbers[layer] for layer in layers)])
     ((_, value, origin),) = [row for row in provenance(config, origins) if row[0] == "samples"]
     assert value == config.samples
-    said = {1: "default", 2: f"file {path}, line 1", 3: "environment SCLATE_SAMPLES", 4: "flag", 5: "--set"}
+    said = {
+        1: "default",
+        2: f"file {two_samples}, line 1",
+        3: "environment SCLATE_SAMPLES",
+        4: "flag",
+        5: "--set",
+    }
     assert origin == said[config.samples]
 
 

@@ -1,117 +1,159 @@
-"""Protects what a run shows: the simulated date, the score, who holds the clock; and no obedience to text."""
+"""Protects what a run shows: where the life stands, in its own zone, and text from outside shown, not obeyed."""
 
 from __future__ import annotations
 
-import io
-from collections import Counter
-from dataclasses import dataclass, field
+import re
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
+from sclate.cli.report import summary_lines
 from sclate.clock import HybridClock
 from sclate.progress import Lines, LiveLine, Quiet, local_time, make_progress, plain
-from sclate_adapters.benchmark import Scenario
+from sclate.run import LifeSummary, RunSummary
 from sclate_adapters.effects import SessionPlan
+from sclate_adapters.errors import FailureClass
 from sclate_adapters.judgments import Judgment, Subject, SubjectKind
 from sclate_adapters.records import LifeKey
 
-START = 1_930_006_800_000_000_000  # 2031-02-28T01:00:00Z
-DAY = 86_400_000_000_000
+START = 1_929_920_400_000_000_000  # 2031-02-27T01:00:00Z
+HOSTILE = "q\x1b]0;P3\x07\x1b[2J\x1b[8mhidden\rover\u202e[/red]m[bold] \udce9 \x9b31m"
+SHOWN = r"q\x1b]0;P3\x07\x1b[2J\x1b[8mhidden\rover\u202e[/red]m[bold] \udce9 \x9b31m"
+OURS = re.compile(r"\x1b\[(\?25[lh]|[0-9]*[AKG]|0m)")
+"""What a line that is rewritten needs: cursor off and on, up, erase the line."""
 
 
-@dataclass
-class StandIn:
-    """The parts of a life that progress looks at."""
-
-    clock: HybridClock = field(default_factory=lambda: HybridClock(START))
-    key: LifeKey = field(default_factory=lambda: LifeKey(scenario="s", arm="a+b"))
-    scenario: Scenario = field(default_factory=lambda: Scenario(id="s", start_ns=START, zone="Asia/Shanghai"))
-    judgments: list[Judgment] = field(default_factory=list)
-    usage: Counter[str] = field(default_factory=Counter)
-
-
-def judgment(passed: bool | None) -> Judgment:
-    return Judgment(subject=Subject(kind=SubjectKind.TURN, keys=("t",)), score=None, passed=passed)
+def a_life(scenario: str = "week") -> Any:
+    """What progress looks at of a life."""
+    return SimpleNamespace(
+        key=LifeKey(scenario=scenario, arm="reference+none"),
+        clock=HybridClock(START),
+        scenario=SimpleNamespace(start_ns=START, zone="Asia/Shanghai"),
+        judgments=[judged(True), judged(False), judged(None)],
+        usage={"input_tokens": 1200, "output_tokens": 34},
+    )
 
 
-def console(terminal: bool) -> tuple[Console, io.StringIO]:
-    out = io.StringIO()
-    return Console(file=out, force_terminal=terminal, width=200, markup=False, highlight=False), out
+def judged(passed: bool | None) -> Judgment:
+    subject = Subject(kind=SubjectKind.TURN, keys=("d1/q",))
+    return Judgment(subject=subject, score=None if passed is None else float(passed), passed=passed)
 
 
-def lived(progress: Any, life: StandIn, **plan: Any) -> None:
+def a_summary(text: str) -> RunSummary:
+    life = LifeSummary(
+        key=LifeKey(scenario=text, arm="a+m"),
+        figures={text.replace("/", ""): 0.5, "mean_score": None, "group/inner": 1.0},
+        judged=3,
+        passed=1,
+        missing=1,
+        sessions=2,
+        wake_sessions=1,
+        turns=3,
+        calls=4,
+        tokens={"input_tokens": 12000},
+        calls_without_usage=2,
+        simulated_s=86_400.0,
+        real_s=10.0,
+        frozen_real_s=4.0,
+        sources={},
+        effects={},
+        lateness_p99_ms=1.25,
+        failure=FailureClass.AGENT,
+        failure_message=text,
+    )
+    return RunSummary(benchmark=text, arm="a+m", model=text, keyless=True, lives=(life,))
+
+
+def shown(terminal: bool, hostile: str) -> str:
+    out = StringIO()
+    console = Console(file=out, force_terminal=terminal, width=400, highlight=False, markup=False)
+    progress = make_progress(console, quiet=False)
+    life = a_life(hostile)
+    progress.note(hostile)
     progress.life_started(life)
-    life.clock.jump(START + DAY)
-    life.judgments += [judgment(True), judgment(False), judgment(None)]
-    life.usage["input_tokens"] += 1234
-    progress.session(SessionPlan(start_ns=START, **({"id": "day02"} | plan)), life)
-
-
-@pytest.mark.parametrize(
-    ("zone", "shown"),
-    [("UTC", "Fri 2031-02-28 01:00:00"), ("America/New_York", "Thu 2031-02-27 20:00:00")],
-)
-def test_instants_are_shown_with_weekday_in_the_zone(zone: str, shown: str) -> None:
-    assert local_time(START + 999_999_999, zone) == shown
-
-
-def test_off_a_terminal_a_session_is_a_line() -> None:
-    to, out = console(terminal=False)
-    progress = make_progress(to, quiet=False)
-    assert type(progress) is Lines
-    lived(progress, StandIn(), wake=True)
+    with life.clock.flow(hostile):
+        progress.session(SessionPlan(id=hostile, start_ns=START, wake=True, title=hostile), life)
+        if isinstance(progress, LiveLine):
+            progress._live.refresh()
+    progress.life_ended(a_summary(hostile).lives[0])
     progress.close()
-    first, second = out.getvalue().splitlines()
-    assert first == "life " + StandIn().key.slug()
-    assert second.startswith("  Sat 2031-03-01 09:00:00  day02 (wake)  passed 1/2  1,234 tokens  ")
-    assert "\x1b" not in out.getvalue()
+    return out.getvalue()
 
 
-def test_a_missing_judgment_is_in_no_denominator_and_unknown_tokens_are_not_zero() -> None:
-    to, out = console(terminal=False)
-    life = StandIn()
-    Lines(to).session(SessionPlan(id="d", start_ns=START), life)  # type: ignore[arg-type]
-    assert "passed 0/0" in out.getvalue()
-    assert "tokens" not in out.getvalue()
+def test_a_pipe_gets_plain_lines() -> None:
+    assert shown(False, "quay").splitlines() == [
+        "quay",
+        "life quay--reference+none--s0--a1",
+        "  Thu 2031-02-27 09:00:00  quay (wake)  passed 1/2  1,234 tokens  0 s",
+        "  failed (agent): quay",
+    ]
 
 
-def test_a_terminal_shows_who_holds_the_clock() -> None:
-    to, out = console(terminal=True)
-    progress = make_progress(to, quiet=False)
-    assert isinstance(progress, LiveLine)
-    life = StandIn()
-    lived(progress, life)
-    with life.clock.freeze("a cold\x1b[31m start"):
-        progress._live.refresh()
-    progress._live.refresh()
-    progress.close()
-    shown = out.getvalue()
-    assert "time held by: a cold\\x1b[31m start" in shown
-    assert "time held by: nobody" in shown
-    assert "Sat 2031-03-01 09:00:00  day02  passed 1/2" in shown
-
-
-def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    to, out = console(terminal=True)
-    progress = make_progress(to, quiet=True)
-    assert isinstance(progress, Quiet)
-    progress.note("x")
-    lived(progress, StandIn())
-    progress.close()
-    assert (out.getvalue(), *capsys.readouterr()) == ("", "", "")
+def test_a_terminal_gets_a_line_with_who_holds_the_clock() -> None:
+    text = shown(True, "quay")
+    assert "passed 1/2  1,234 tokens  0 s  time held by: quay" in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor stays hidden"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_text_from_outside_is_neither_markup_nor_control(terminal: bool) -> None:
-    to, out = console(terminal)
-    progress = make_progress(to, quiet=False)
-    progress.note("[bold]\x1b[2J\x07\u202eevil :smile:")
+def test_text_from_outside_is_shown_not_obeyed(terminal: bool) -> None:
+    text = OURS.sub("", shown(terminal, HOSTILE)).replace("\r", "" if terminal else "\r")
+    assert text.count(SHOWN) >= 3
+    assert plain(text) == text
+
+
+def test_a_summary_shows_text_from_outside_and_does_not_obey_it() -> None:
+    lines = [plain(line) for line in summary_lines(a_summary(HOSTILE), Path("r"))]
+    text = "\n".join(lines)
+    assert f"{SHOWN.replace('/', '')}: 0.5000" in text
+    assert "group/inner" not in text, "a headline is short; the rest is in result.json"
+    assert f"failed (agent): {SHOWN}" in text
+    assert "\x1b" not in text
+    assert "mean_score: missing" in text
+    assert "judged 3, passed 1, missing 1" in text
+    assert "2 sessions + 1 wake, 3 turns, 4 model calls" in text
+    assert "1.0 simulated days in 10 s (8,640x), 4 s of it frozen" in text
+    assert "2 calls did not say how many tokens they took" in text
+    assert "not a benchmark result" in text
+
+
+@given(st.text(st.characters()))
+def test_plain_text_has_nothing_that_a_terminal_obeys_and_can_be_encoded(text: str) -> None:
+    safe = plain(text)
+    assert all(c.isprintable() or c == "\n" for c in safe)
+    safe.encode()
+    assert plain(safe) == safe
+
+
+def test_printable_text_stays_as_it_is() -> None:
+    assert plain("Grüße, 世界 [bold] 8€\n") == "Grüße, 世界 [bold] 8€\n"
+
+
+def test_an_instant_is_read_in_the_zone_of_the_scenario_also_over_dst() -> None:
+    assert local_time(START, "Asia/Shanghai") == "Thu 2031-02-27 09:00:00"
+    assert local_time(START, "America/New_York") == "Wed 2031-02-26 20:00:00"
+    assert local_time(START - 1, "UTC") == "Thu 2031-02-27 00:59:59", (
+        "an instant is cut to its second, not rounded"
+    )
+    change = 1_932_598_800  # 2031-03-30T01:00:00Z: Berlin goes from 02:00 to 03:00
+    assert local_time((change - 1) * 10**9, "Europe/Berlin") == "Sun 2031-03-30 01:59:59"
+    assert local_time(change * 10**9, "Europe/Berlin") == "Sun 2031-03-30 03:00:00"
+
+
+def test_quiet_says_nothing() -> None:
+    out = StringIO()
+    progress = make_progress(Console(file=out, force_terminal=True), quiet=True)
+    assert isinstance(progress, Quiet)
+    progress.note("x")
+    progress.life_started(a_life())
+    progress.life_ended(a_summary("x").lives[0])
     progress.close()
-    assert "[bold]\\x1b[2J\\x07\\u202eevil :smile:" in out.getvalue()
-
-
-def test_plain_keeps_what_can_be_read() -> None:
-    assert plain("8€ 漢字\nnext") == "8€ 漢字\nnext"
-    assert plain("\ud800\t") == "\\ud800\\t"
+    assert out.getvalue() == ""
+    assert not isinstance(make_progress(Console(file=out), quiet=False), LiveLine)
+    assert isinstance(make_progress(Console(file=out), quiet=False), Lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sclate_adapters.models import ModelBackend, ModelReply, ModelRequest, Part, StopReason, TextPart
-from sclate_benchmarks.apprentice import choices, documents, edits, notes, shell, text_edits
+from sclate_benchmarks.apprentice import choices, direct, documents, edits, notes, shell, text_edits
 from sclate_benchmarks.apprentice.rules import Rules, learn
 from sclate_benchmarks.apprentice.shell import Work
 from sclate_benchmarks.apprentice.task import Task, content_words, extension, parse_task
@@ -37,6 +37,12 @@ def step(view: View) -> ModelReply:
     if (boxed := choices.answer(view.question, rules, view.now)) or not view.question:
         words = boxed or "Thank you, understood."
         return (_act(view, noted, view.seen) if noted else None) or _say(words)
+    if (
+        call := direct.asked(view.question, view.request.tools, f"toolu_direct_{len(view.calls)}")
+    ) is not None:
+        if any(done.name == call.name for done in view.calls):
+            return _say("Done.")
+        return ModelReply(parts=(call,), stop_reason=StopReason.TOOL_USE)
     return _work(view, rules, noted)
 
 

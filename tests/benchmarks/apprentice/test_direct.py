@@ -1,0 +1,60 @@
+"""Protects requests that name one of the harness's tools: the apprentice calls it, with what was said."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sclate_adapters.models import (
+    Message,
+    ModelRequest,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    ToolSpec,
+)
+from sclate_benchmarks.apprentice import Apprentice
+
+SCHEDULE = ToolSpec(
+    name="schedule",
+    schema_={
+        "properties": {"id": {}, "cron": {}, "zone": {}, "prompt": {}},
+        "required": ["cron", "zone", "prompt"],
+    },
+)
+UNSCHEDULE = ToolSpec(name="unschedule", schema_={"properties": {"id": {}}, "required": ["id"]})
+ASK = "Please use your scheduling tool: cron `15 4 * * 1`, zone `Asia/Tokyo`, prompt `Count the boats.`"
+
+
+def respond(*messages: Message) -> tuple[object, ...]:
+    request = ModelRequest(model="m", messages=messages, tools=(SCHEDULE, UNSCHEDULE))
+    return asyncio.run(Apprentice().respond(request)).parts
+
+
+def user(text: str) -> Message:
+    return Message(role="user", parts=(TextPart(text=text),))
+
+
+def test_the_named_tool_is_called_with_what_was_said() -> None:
+    (call,) = respond(user(ASK))
+    assert isinstance(call, ToolCallPart)
+    assert call.name == "schedule"
+    assert call.input == {"cron": "15 4 * * 1", "zone": "Asia/Tokyo", "prompt": "Count the boats."}
+
+
+def test_it_is_called_once() -> None:
+    (call,) = respond(user(ASK))
+    assert isinstance(call, ToolCallPart)
+    result = Message(role="user", parts=(ToolResultPart(call_id=call.id, text="scheduled as job-1"),))
+    (said,) = respond(user(ASK), Message(role="assistant", parts=(call,)), result)
+    assert isinstance(said, TextPart)
+
+
+@pytest.mark.parametrize(
+    "text", ["Use your unscheduling tool: id `job-1`.", "The unscheduling tool, id `job-1`"]
+)
+def test_a_tool_is_known_by_its_stem(text: str) -> None:
+    (call,) = respond(user(text))
+    assert isinstance(call, ToolCallPart)
+    assert (call.name, call.input) == ("unschedule", {"id": "job-1"})
