@@ -11,7 +11,7 @@ from hypothesis import settings
 SEED = int(os.environ.get("SCLATE_TEST_SEED", "20310303"))
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
-settings.register_profile("repeatable", derandomize=True, print_blob=True)
+settings.register_profile("repeatable", derandomize=True, print_blob=True, deadline=None)
 settings.load_profile("repeatable")
 
 
