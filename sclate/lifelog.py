@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ class LifeLog:
 
     def session_opened(self, plan: SessionPlan) -> None:
         self._count += 1
-        self._session = self.folder / "sessions" / f"{self._count:03d}-{plan.id}"
+        self._session = self.folder / "sessions" / f"{self._count:03d}-{_file_name(plan.id)}"
         self._session.mkdir(parents=True)
         self._trace(self._now, "session", session=plan.id, change="opening", wake=plan.wake, title=plan.title)
         self.on_session(plan)
@@ -144,3 +145,9 @@ class LifeLog:
         uncertain = [d for d, s in self.deliveries.items() if s is DeliveryState.UNCERTAIN]
         if uncertain:
             self._trace(self._now, "fault", failure="agent", message=f"uncertain deliveries: {uncertain}")
+
+
+def _file_name(text: str) -> str:
+    """A text as part of a file's name. A wake session's id has what the agent called its schedule: it must
+    lead nowhere."""
+    return re.sub(r"[^\w.-]", "_", text, flags=re.ASCII)[:80]

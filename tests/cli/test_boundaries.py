@@ -4,12 +4,13 @@ and never 0, the life goes on where it can, and no container is left."""
 from __future__ import annotations
 
 import json
+import signal
 import socket
 from pathlib import Path
 
 import pytest
 
-from .lives import CONFIG, MODULE, live
+from .lives import CONFIG, MODULE, end, live, start
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
@@ -103,3 +104,19 @@ def test_a_bug_of_a_benchmark_goes_into_the_log(tmp_path: Path) -> None:
     assert f"{MODULE}.py" in log
     for text in (log, lived.stderr):
         assert "sk-abcdefghijklmnop1234" not in text
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupt_while_a_sandbox_is_made_leaves_none(times: int, tmp_path: Path) -> None:
+    """At the first line the container is about to be made: the worst moment."""
+    run = start(tmp_path, "--set", "benchmark.options.days=9")
+    assert run.stdout is not None
+    while " d1 " not in run.stdout.readline():
+        assert run.poll() is None
+    for _ in range(times):
+        run.send_signal(signal.SIGINT)
+        while times == 2 and _ == 0 and "once more" not in run.stdout.readline():
+            assert run.poll() is None
+    lived = end(run, tmp_path)
+    assert lived.code == 130, lived.stdout + lived.stderr
+    assert (lived.folder / "result.json").exists() == (times == 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -53,10 +54,14 @@ def cron_instants(cron: str, zone: str, after_ns: SimNs) -> Iterator[SimNs]:
     instant whose wall clock matches.
 
     Raises:
-        ValueError: an expression that croniter refuses, or an unknown zone.
+        ValueError: no expression of five fields, or one at random times.
+        KeyError, OSError: an unknown zone.
     """
     tz = ZoneInfo(zone)
-    minute, hour = cron.split()[:2]
+    fields = cron.split()
+    if len(fields) != 5 or any(re.match(r"[hr](?![a-z])", field, re.IGNORECASE) for field in fields):
+        raise ValueError(f"{cron!r} is no cron expression of five fields")  # croniter knows more than cron
+    minute, hour = fields[:2]
     fixed = "*" not in minute + hour
     last = after_ns
     if not fixed:
@@ -168,7 +173,9 @@ class CronSource(EventSource):
 
     The clock stops at each due time. A run that is due while the one before is under way follows the
     schedule's `missed` policy; how many were skipped is in the dispatched delivery's event kind and in
-    `skipped`. A daemon: a recurring job does not keep a life going.
+    `skipped`. A schedule of the agent that can never run (no cron expression, no zone, 30 February) does
+    nothing, like on a deployed machine; `refused` says why. A daemon: a recurring job does not keep a life
+    going.
     """
 
     origin = Origin.AGENT
@@ -185,6 +192,9 @@ class CronSource(EventSource):
         self.schedules = tuple(schedules)
         self.missed = missed
         self.skipped: dict[str, int] = {}
+        self.refused: dict[str, str] = {}
+        self._runs: dict[str, int] = {}
+        """Runs so far by schedule id; a schedule that replaces another goes on counting."""
 
     def run(self, ctx: SourceContext) -> Steps:
         signals = ctx.stream(Topic.SIGNAL)
@@ -207,12 +217,21 @@ class CronSource(EventSource):
                     missed=self.missed,
                     from_ns=ctx.now,
                 )
+                if not self._can_run(schedule, ctx.now):
+                    continue
                 jobs[signal.id] = ctx.process(self._job(ctx, schedule, session))
+
+    def _can_run(self, schedule: Schedule, now: SimNs) -> bool:
+        try:
+            next(cron_instants(schedule.cron, schedule.zone, now))
+        except (ValueError, KeyError, OSError) as error:  # croniter's, and what ZoneInfo makes of odd names
+            self.refused[schedule.id] = f"{type(error).__name__}: {error}"
+            return False
+        return True
 
     def _job(self, ctx: SourceContext, schedule: Schedule, session: _OpenSession) -> Steps:
         start = schedule.from_ns if schedule.from_ns is not None else ctx.now
         instants = cron_instants(schedule.cron, schedule.zone, start)
-        n = 0
         running: simpy.Event | None = None
         try:
             for due in instants:
@@ -227,7 +246,7 @@ class CronSource(EventSource):
                     if following <= ctx.now:  # a later run is due as well: that one stands for both
                         self._skip(schedule.id)
                         continue
-                n += 1
+                n = self._runs[schedule.id] = self._runs.get(schedule.id, 0) + 1
                 running = ctx.process(self._fire(ctx, schedule, due, n, session))
         except simpy.Interrupt:
             return
