@@ -1,4 +1,4 @@
-"""Requests that name one of the harness's own tools and the arguments for it."""
+"""Requests that name one of the harness's own tools and its arguments, or quote a command to be run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from collections.abc import Sequence
 from sclate_adapters.models import ToolCallPart, ToolSpec
 
 _NAMED = re.compile(r"\b(\w{4,}) tool\b", re.I)
+
+
+_COMMAND = re.compile(r"\brun `([^`\n]+)`")
+
+
+def command(question: str, calls: Sequence[ToolCallPart]) -> str | None:
+    """The first command that a request quotes to be run and that no call of this turn has run yet."""
+    ran = [str(value) for call in calls for value in call.input.values()]
+    return next((c for c in _COMMAND.findall(question) if c not in ran), None)
 
 
 def asked(question: str, tools: Sequence[ToolSpec], call_id: str) -> ToolCallPart | None:

@@ -43,6 +43,8 @@ def step(view: View) -> ModelReply:
         if any(done.name == call.name for done in view.calls):
             return _say("Done.")
         return ModelReply(parts=(call,), stop_reason=StopReason.TOOL_USE)
+    if (command := direct.command(view.question, view.calls)) and (parts := shell.run(command, view.request)):
+        return ModelReply(parts=parts, stop_reason=StopReason.TOOL_USE)
     return _work(view, rules, noted)
 
 

@@ -90,6 +90,12 @@ def render(work: Work, request: ModelRequest, seen: dict[str, str], work_dir: st
     return tuple(calls)
 
 
+def run(command: str, request: ModelRequest) -> tuple[Part, ...]:
+    """The call of a command as it stands; none where there is no shell."""
+    tool = _find(request.tools, *_SHELLS)
+    return (_call(request, 0, tool, _command(tool, command)),) if tool else ()
+
+
 def script(work: Work, work_dir: str | None) -> str:
     """One POSIX shell script for `work`."""
     lines = [f"cd {quote(work_dir)} || exit 1"] if work_dir else []

@@ -58,3 +58,22 @@ def test_a_tool_is_known_by_its_stem(text: str) -> None:
     (call,) = respond(user(text))
     assert isinstance(call, ToolCallPart)
     assert (call.name, call.input) == ("unschedule", {"id": "job-1"})
+
+
+def test_a_quoted_command_is_run_first_and_once() -> None:
+    bash = ToolSpec(name="bash", schema_={"properties": {"command": {}}, "required": ["command"]})
+    text = (
+        "Please run `sh tools/count.sh` first. Then please create out/boats.json with the fields boats (3)."
+    )
+    messages = [user(text)]
+
+    def step() -> ToolCallPart:
+        request = ModelRequest(model="m", messages=tuple(messages), tools=(bash,))
+        call = asyncio.run(Apprentice().respond(request)).parts[0]
+        assert isinstance(call, ToolCallPart)
+        messages.append(Message(role="assistant", parts=(call,)))
+        messages.append(Message(role="user", parts=(ToolResultPart(call_id=call.id, text="counted"),)))
+        return call
+
+    assert step().input == {"command": "sh tools/count.sh"}
+    assert "out/boats.json" in step().input["command"]
