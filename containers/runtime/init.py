@@ -8,6 +8,7 @@ and nothing is lost. Requests carry a sequence number; one that was executed bef
 Bytes of pipes travel as UTF-8 with surrogate escapes, so that any output is kept to the byte.
 """
 
+import ctypes
 import errno
 import json
 import os
@@ -22,17 +23,20 @@ import time
 CTL = os.environ.get("SCLATE_CTL", "/run/sclate/ctl")
 EXCHANGE = os.environ.get("SCLATE_EXCHANGE", "/run/sclate/x")
 MAX_LINE = 8 << 20  # a longer line is passed on in parts
-MAX_OUTPUT = 256 << 20  # bytes of one process that are kept; what comes after is counted and dropped
+MAX_OUTPUT = 128 << 20  # of one process in the outbox; what comes after is counted and dropped
 HIGH, LOW = 4 << 20, 1 << 20  # unsent bytes at which reading of pipes stops and goes on
 CHUNK = 1 << 16
 ENDING = (signal.SIGTERM, signal.SIGINT)
+PR_SET_CHILD_SUBREAPER = 36
+prctl = ctypes.CDLL(None).prctl
 
 
 class Process:
     """A child that the engine asked for."""
 
-    def __init__(self, key, pid, stdin, stdout, stderr):
+    def __init__(self, key, pid, stdin, stdout, stderr, sink, room):
         self.key, self.pid, self.stdin = key, pid, stdin
+        self.sink, self.room = sink, room  # a file that stdout goes to, and how many more bytes it may take
         self.pipes = {"stdout": stdout, "stderr": stderr}
         self.partial = {"stdout": bytearray(), "stderr": bytearray()}
         self.inbound = bytearray()
@@ -63,9 +67,10 @@ class Init:
     def emit(self, **event):
         self.event += 1
         line = json.dumps({"n": self.event, **event}, separators=(",", ":")).encode() + b"\n"
-        os.write(self.outbox, line)
+        write_all(self.outbox, line)
         self.end += len(line)
         self.flush()
+        return len(line)
 
     def flush(self):
         if self.client is None or not self.greeted:
@@ -173,8 +178,26 @@ class Init:
     def do_ps(self):
         self.emit(ev="ps", table=table())
 
-    def do_spawn(self, id, argv, env, cwd, uid, stdin=False, stdin_file=None, stdout_file=None, oom=0):
-        """Start a process in a session of its own. Files are opened by root in the exchange directory."""
+    def do_spawn(
+        self,
+        id,
+        argv,
+        env,
+        cwd,
+        uid,
+        stdin=False,
+        stdin_file=None,
+        stdout_file=None,
+        stdout_max=0,
+        oom=0,
+        tree=False,
+    ):
+        """Start a process in a session of its own. Files are opened by root in the exchange directory.
+
+        `stdout_file` is written by init, up to `stdout_max` bytes: who runs as the agent can be taken over by
+        the agent, and must hold no writable file of the host. `tree`: the process adopts what its descendants
+        leave behind, so that `kill_tree` finds it while the process lives.
+        """
         ends = {name: os.pipe2(os.O_CLOEXEC) for name in ("stdin", "stdout", "stderr", "exec")}
         source = sink = None
         try:
@@ -196,14 +219,15 @@ class Init:
             )
             return
         if pid == 0:
-            stdio = (source or ends["stdin"][0], sink or ends["stdout"][1], ends["stderr"][1])
-            child(argv, env, cwd, uid, stdio, ends["exec"][1], oom)
-        for fd in (ends["stdin"][0], ends["stdout"][1], ends["stderr"][1], ends["exec"][1], source, sink):
+            stdio = (source or ends["stdin"][0], ends["stdout"][1], ends["stderr"][1])
+            child(argv, env, cwd, uid, stdio, ends["exec"][1], oom, tree)
+        for fd in (ends["stdin"][0], ends["stdout"][1], ends["stderr"][1], ends["exec"][1], source):
             if fd is not None:
                 os.close(fd)
         problem = os.read(ends["exec"][0], 500).decode() or None  # empty once exec succeeded
         os.close(ends["exec"][0])
-        process = Process(id, pid, ends["stdin"][1], ends["stdout"][0], ends["stderr"][0])
+        pipes = ends["stdin"][1], ends["stdout"][0], ends["stderr"][0]
+        process = Process(id, pid, *pipes, sink, stdout_max)
         if stdin and not stdin_file:
             os.set_blocking(process.stdin, False)
         else:
@@ -234,7 +258,8 @@ class Init:
             os.kill(process.pid, sig)
 
     def do_kill_tree(self, id):
-        """KILL what descends from a process or shares its session, until none of it is left."""
+        """KILL what descends from a process or shares its session, until none of it is left. The process itself
+        is stopped first and goes last: what it adopts stays below it until then."""
         process = self.processes.get(id)
         left = 0
         if process is not None:
@@ -245,7 +270,9 @@ class Init:
                 if not alive:
                     break
                 seen |= alive
-                for pid in alive:
+                if process.rc is None:
+                    kill(process.pid, signal.SIGSTOP)
+                for pid in alive - {process.pid} or alive:
                     kill(pid, signal.SIGKILL)
                 self.reap()
                 time.sleep(0.002)  # the kernel needs a moment; bounded by the range above
@@ -319,6 +346,9 @@ class Init:
             self.close_pipe(process, name)
             self.finish(process)
             return
+        if name == "stdout" and process.sink is not None:
+            self.store(process, data)
+            return
         searched = len(partial)
         partial += data
         cut = partial.rfind(b"\n", searched) + 1 or (len(partial) if len(partial) > MAX_LINE else 0)
@@ -326,13 +356,25 @@ class Init:
             self.output(process, name, bytes(partial[:cut]))
             del partial[:cut]
 
+    def store(self, process, data):
+        """Standard output that goes to a file. At its limit, or on a full disk, the pipe is closed."""
+        process.room -= len(data)
+        try:
+            if process.room >= 0:
+                write_all(process.sink, data)
+                return
+        except OSError:
+            pass
+        process.dropped += len(data)
+        self.close_pipe(process, "stdout")
+
     def output(self, process, name, data):
-        """All whole lines of one read are one event."""
-        if process.kept + len(data) > MAX_OUTPUT:
+        """All whole lines of one read are one event. What counts is its size in the outbox: a control byte
+        takes six there."""
+        if process.kept > MAX_OUTPUT:
             process.dropped += len(data)
             return
-        process.kept += len(data)
-        self.emit(ev="out", id=process.key, s=name, d=data.decode("utf-8", "surrogateescape"))
+        process.kept += self.emit(ev="out", id=process.key, s=name, d=data.decode("utf-8", "surrogateescape"))
 
     def close_pipe(self, process, name):
         fd = process.pipes[name]
@@ -370,6 +412,8 @@ class Init:
             return
         for name in process.pipes:
             self.close_pipe(process, name)
+        if process.sink is not None:
+            os.close(process.sink)
         if process.stdin is not None:
             process.close_stdin = True
             process.inbound.clear()
@@ -408,7 +452,12 @@ def end(*_):
     sys.exit(0)
 
 
-def child(argv, env, cwd, uid, stdio, report, oom):
+def write_all(fd, data):
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def child(argv, env, cwd, uid, stdio, report, oom, tree):
     """After fork: never returns. Reports on `report` why exec failed."""
     try:
         signal.set_wakeup_fd(-1)
@@ -422,6 +471,8 @@ def child(argv, env, cwd, uid, stdio, report, oom):
         if oom:
             with open("/proc/self/oom_score_adj", "w") as adjust:
                 adjust.write(str(oom))
+        if tree:
+            prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         if uid:
             os.setgroups([])
             os.setresgid(uid, uid, uid)

@@ -19,6 +19,7 @@ import shutil
 import stat
 import sys
 import tarfile
+import time
 
 REFUSED = 3
 
@@ -139,7 +140,9 @@ def checked_parent(name, roots):
     return path
 
 
-def restore(roots, wipe, budget, source):
+def restore(roots, wipe, budget, source, replaced_now=False):
+    """`replaced_now`: a file that takes the place of another counts as changed now. What compares ages (make,
+    a cache of imports) would else take the new content for the old."""
     for root in wipe:
         if os.path.isdir(root):
             with contextlib.suppress(PermissionError):  # another user's, and open to this one
@@ -163,6 +166,7 @@ def restore(roots, wipe, budget, source):
                 continue
             if os.path.lexists(path):
                 os.unlink(path)
+                times = time.time_ns() if replaced_now else times
             if info.issym():
                 os.symlink(info.linkname, path)
                 os.utime(path, ns=(times, times), follow_symlinks=False)
@@ -203,6 +207,7 @@ def main():
     parser.add_argument("--max-bytes", type=int, default=1 << 30)
     parser.add_argument("--max-files", type=int, default=200_000)
     parser.add_argument("--wipe", action="append", default=[])
+    parser.add_argument("--replaced-now", action="store_true")
     parser.add_argument("paths", nargs="+")
     args = parser.parse_args()
     os.umask(0o022)
@@ -211,7 +216,7 @@ def main():
         if args.action == "save":
             save(args.paths, budget, sys.stdout.buffer)
         else:
-            restore(args.paths, args.wipe, budget, sys.stdin.buffer)
+            restore(args.paths, args.wipe, budget, sys.stdin.buffer, args.replaced_now)
     except (RefusedError, tarfile.TarError, UnicodeError, ValueError) as error:
         reason = str(error)
     except RecursionError:

@@ -49,6 +49,9 @@ ASK_TIMEOUT_S = 20.0
 STATE_TIMEOUT_S = 120.0
 PROBE_TOLERANCE_NS = 50_000_000
 AGENT_OOM = 500
+MAX_FILES = 200_000
+TAR_OVERHEAD = 4096
+"""Bytes of headers and padding that a member of a saved tree takes, a long name aside."""
 REFUSED = 3
 PRIVATE_ROOT = Path("/run") if os.access("/run", os.W_OK) else Path(tempfile.gettempdir())
 """Short, since a Unix socket's path has at most 107 bytes; neutral, since mounts are visible inside."""
@@ -70,6 +73,8 @@ class DockerProcess(Process):
         self.pid = 0
         self.gone = False
         """Whether the sandbox went away under it; its exit code then says nothing."""
+        self.dropped = 0
+        """Bytes of output that were over a limit."""
         self._sandbox = sandbox
         self._on_output = on_output
         self._on_data = on_data
@@ -94,6 +99,11 @@ class DockerProcess(Process):
     async def drained(self) -> None:
         await self._exited.wait()
 
+    @property
+    def ended(self) -> bool:
+        """Whether it and its pipes have come to their end."""
+        return self._exited.is_set()
+
     def on_event(self, event: Event) -> None:
         """What init tells of this process."""
         if event["ev"] == "out":
@@ -106,6 +116,7 @@ class DockerProcess(Process):
         elif event["ev"] == "exit":
             for stream in ("stdout", "stderr"):
                 self._lines(stream, b"", last=True)
+            self.dropped = event["dropped"]
             self._end(event["rc"])
             self._exited.set()
         elif event["ev"] == "gone":
@@ -331,7 +342,7 @@ class DockerSandbox(Sandbox):
         self._counter += 1
         key = f"run-{self._counter}"
         process = await self._spawn(
-            key, argv, on_data=keep, user=user, cwd=cwd, env=env, stdin=False, **fields
+            key, argv, on_data=keep, user=user, cwd=cwd, env=env, stdin=False, tree=True, **fields
         )
         timed_out = False
         rc: int | None = None
@@ -346,9 +357,12 @@ class DockerSandbox(Sandbox):
                 raise SandboxError(f"{killed['left']} processes of {argv[0]} survive SIGKILL") from None
         finally:
             self._processes.pop(key, None)
+            if not process.ended:  # who waited for it was cancelled
+                with contextlib.suppress(SandboxError):
+                    self.channel.send("kill_tree", id=key)
         if process.gone:
             raise SandboxError(f"the sandbox went away under {argv[0]}")
-        truncated = any(len(data) > max_output for data in output.values())
+        truncated = process.dropped > 0 or any(len(data) > max_output for data in output.values())
         return RunResult(
             rc,
             bytes(output["stdout"][:max_output]),
@@ -385,16 +399,27 @@ class DockerSandbox(Sandbox):
         name = f"{self._counter}-{suffix}"
         return name, self._folder / "x" / name
 
-    def _state_limits(self) -> list[str]:
+    @property
+    def _max_bytes(self) -> int:
+        """What a tree may hold: an honest one fits into the places that it lies in."""
         limits = self.spec.limits
-        size = (limits.workspace_mb + limits.home_mb + limits.tmp_mb) << 20
-        return ["--max-bytes", str(size), "--max-files", "200000"]
+        return (limits.workspace_mb + limits.home_mb + limits.tmp_mb) << 20
+
+    def _state_limits(self) -> list[str]:
+        return ["--max-bytes", str(self._max_bytes), "--max-files", str(MAX_FILES)]
 
     async def save(self, paths: Sequence[str], user: User) -> SavedTree:
         name, path = self._exchange("save.tar")
         argv = [PYTHON, "-I", f"{PROGRAMS}/statetool.py", "save", *self._state_limits(), *paths]
-        result = await self._run(argv, user=user, timeout_s=STATE_TIMEOUT_S, stdout_file=name)
-        self._check_state_tool(result, "save")
+        room = self._max_bytes + MAX_FILES * TAR_OVERHEAD
+        try:
+            result = await self._run(
+                argv, user=user, timeout_s=STATE_TIMEOUT_S, stdout_file=name, stdout_max=room
+            )
+            self._check_state_tool(result, "save")
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
         digest = await asyncio.to_thread(file_digest, path)
         return SavedTree(path, digest, path.stat().st_size)
 
@@ -407,9 +432,9 @@ class DockerSandbox(Sandbox):
         await self._restore(name, path, user, wipe, [self.spec.workdir, "/home/agent", "/home/memory"])
 
     async def _restore(
-        self, name: str, path: Path, user: User, wipe: Sequence[str], roots: Sequence[str]
+        self, name: str, path: Path, user: User, wipe: Sequence[str], roots: Sequence[str], *options: str
     ) -> None:
-        argv = [PYTHON, "-I", f"{PROGRAMS}/statetool.py", "restore", *self._state_limits()]
+        argv = [PYTHON, "-I", f"{PROGRAMS}/statetool.py", "restore", *self._state_limits(), *options]
         for root in wipe:
             argv += ["--wipe", root]
         try:
@@ -423,18 +448,21 @@ class DockerSandbox(Sandbox):
         message = result.stderr.decode("utf-8", "backslashreplace").strip()
         if result.rc == REFUSED:
             raise UnsafeArchive(message)
-        if result.rc != 0 or result.timed_out:
+        if result.rc != 0 or result.timed_out or result.truncated:
             raise SandboxError(f"state {action} failed (exit {result.rc}): {message[-500:]}")
 
     async def put_files(self, files: Mapping[str, bytes], user: User, mode: int = 0o644) -> None:
         name, path = self._exchange("put.tar")
         path.write_bytes(pack(files, mode))
-        await self._restore(name, path, user, (), ["/"])
+        await self._restore(name, path, user, (), ["/"], "--replaced-now")
 
     async def read_file(self, path: str, user: User, max_bytes: int = 1 << 20) -> bytes | None:
         name, kept = self._exchange("read")
-        argv = ["head", "-c", str(max_bytes), "--", path]
-        result = await self._run(argv, user=user, timeout_s=ASK_TIMEOUT_S, stdout_file=name)
+        plain = 'test -f "$1" && exec head -c "$2" -- "$1"'  # to open a pipe would wait for its writer
+        argv = ["sh", "-c", plain, "sh", path, str(max_bytes)]
+        result = await self._run(
+            argv, user=user, timeout_s=ASK_TIMEOUT_S, stdout_file=name, stdout_max=max_bytes
+        )
         data = kept.read_bytes()
         kept.unlink()
         return data if result.rc == 0 else None

@@ -15,6 +15,7 @@ from sclate.sandbox.protocol import SandboxError
 
 CGROUPS = Path("/sys/fs/cgroup")
 DEADLINE_S = 20.0
+CHILD = "sclate"
 
 
 class Freezer:
@@ -22,7 +23,7 @@ class Freezer:
 
     def __init__(self, parent: Path, *, v2: bool) -> None:
         self._parent, self._v2 = parent, v2
-        self._child = parent / "sclate"
+        self._child = parent / CHILD
         self._child.mkdir(exist_ok=True)
 
     def confine(self, pid: int) -> None:

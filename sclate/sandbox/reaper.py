@@ -9,7 +9,9 @@ from pathlib import Path
 import docker
 from docker.errors import NotFound
 
+from sclate.errors import PrerequisiteError
 from sclate.sandbox.docker import PREFIX, PRIVATE_ROOT
+from sclate.sandbox.freezer import freezer_for
 
 
 def owner_alive(pid: str, start: str) -> bool:
@@ -34,6 +36,9 @@ def reap(client: docker.DockerClient, *, dry_run: bool) -> list[str]:
         if dry_run:
             continue
         with contextlib.suppress(NotFound):
+            container.reload()
+            with contextlib.suppress(OSError, PrerequisiteError):  # it has ended
+                freezer_for(container.attrs["State"]["Pid"]).thaw()  # with cgroup v1 the frozen cannot die
             container.remove(force=True, v=True)
         for mount in container.attrs["Mounts"]:
             folder = Path(mount.get("Source", "")).parent
