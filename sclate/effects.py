@@ -23,7 +23,7 @@ from sclate_adapters.effects import (
 )
 from sclate_adapters.events import Event, EventEnd, Outcome
 from sclate_adapters.judgments import Subject
-from sclate_adapters.records import DeliveryState
+from sclate_adapters.records import Delivery, DeliveryState
 from sclate_adapters.sources.grading import GRADE_HOOK
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class EffectRunner:
 
     def __init__(self, life: Life) -> None:
         self._life = life
+        self.deliveries: list[Delivery] = []
+        """All that were to be handed over, for the account at the end."""
 
     def start(self, event: Event) -> Awaitable[EventEnd]:
         """Begin the effect of a dispatched event."""
@@ -74,8 +76,10 @@ class EffectRunner:
         return end
 
     async def _deliver(self, effect: Deliver) -> EventEnd:
+        self.deliveries.append(effect.delivery)
         session = self._life.session_of(effect.delivery.session)
         if session is None:
+            self._life.log.delivery(effect.delivery, DeliveryState.UNDELIVERED)
             return failed(FailureClass.SUBSTRATE, "undelivered: the session is not open")
         state = await session.deliver(effect.delivery)
         if state is DeliveryState.DELIVERED:

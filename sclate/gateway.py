@@ -117,7 +117,7 @@ class Gateway:
         self.backend = backend
         self.observer = observer
         self.retry = retry or RetryPolicy()
-        self._key = _key(profile) if backend is None else None
+        self._key = provider_key(profile) if backend is None else None
         self._ids = itertools.count(1)
         self._allowed: Callable[[int, int], bool] = lambda pid, uid: False
         self._runner: web.AppRunner | None = None
@@ -217,7 +217,12 @@ class Gateway:
         return headers | ({"x-api-key": self._key} if self._key else {})
 
 
-def _key(profile: ModelProfile) -> str | None:
+def provider_key(profile: ModelProfile) -> str | None:
+    """The API key of a profile, from the environment; None where it names none.
+
+    Raises:
+        PrerequisiteError: it is named and missing.
+    """
     if profile.key_env is None:
         return None
     key = os.environ.get(profile.key_env)

@@ -142,9 +142,10 @@ class Life:
         self.clock.before_stop.append(self._before_time_stops)
         self.grading = Grading(self, benchmark.grader(scenario))
         self._provider = benchmark.world_provider(self._scenario_context())
+        self.runner = EffectRunner(self)
         self.scheduler = Scheduler(
             self.clock,
-            EffectRunner(self),
+            self.runner,
             log.trace,
             seed=settings.seed,
             world=lambda: self._provider.world if self._provider else {},
@@ -168,20 +169,16 @@ class Life:
             self.settings.total_s,
             lambda: self.fail(FailureClass.TIMEOUT, f"the life took more than {self.settings.total_s:g} s"),
         )
+        if self._provider is not None:
+            self.scheduler.beside(self._watch_world)
         try:
-            watcher = asyncio.ensure_future(self._watch_world()) if self._provider else None
-            try:
-                await self.scheduler.run()
-            finally:
-                if watcher is not None:
-                    watcher.cancel()
-                    await asyncio.gather(watcher, return_exceptions=True)
+            await self.scheduler.run()
         except LifeFailure as error:
             self.failure = (error.failure, error.message)
         finally:
             total.cancel()
             await self._tear_down()
-        self.log.check_deliveries()
+        self.log.check_deliveries(self.runner.deliveries)
 
     def sources(self) -> list[EventSource]:
         """Everything that puts events on this life's timeline."""
@@ -388,15 +385,21 @@ class Life:
                     lambda: self.scheduler.board.publish(Topic.SESSION_CLOSED, session_id, None)
                 )
             return None
-        session, sandbox = opened.session, opened.sandbox
-        session.stopping = True
+        opened.session.stopping = True
         if opened.harness is not None:
             with self.clock.flow(f"stop of session {session_id}"):
                 await self._ask_to_stop(opened, opened.harness)
+            await self.refresh_world()  # what the agent did last, while it can still be seen
+        async with self._refreshing:  # a look at the world never meets a sandbox that is going
+            return await self._save_session(opened)
+
+    async def _save_session(self, opened: _Open) -> SessionRecord:
+        session, sandbox, session_id = opened.session, opened.sandbox, opened.plan.id
+        with self.clock.freeze(f"saving session {session_id}"):
+            if opened.harness is not None:
                 await sandbox.kill_user("agent")
                 await sandbox.kill_user("memory")
-            await self._open_watch
-        with self.clock.freeze(f"saving session {session_id}"):
+                await self._open_watch
             session.close()
             await sandbox.kill_user("proxy")
             self._log_calls(opened.calls.rest(None))

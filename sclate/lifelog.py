@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from sclate.clock import HybridClock
 from sclate.errors import FailureClass, InvariantError
-from sclate.trace import TraceWriter, dumps
+from sclate.trace import TraceWriter, dumps, write_json
 from sclate_adapters.effects import SessionPlan
 from sclate_adapters.judgments import Judgment
 from sclate_adapters.records import CallRecord, Delivery, DeliveryState, SessionRecord, TurnRecord, WorldWrite
@@ -74,11 +74,7 @@ class LifeLog:
 
     def session_closed(self, record: SessionRecord) -> None:
         assert self._session is not None
-        partial = self._session / "state.json.partial"
-        with partial.open("wb") as state:
-            state.write(dumps(record) + b"\n")
-            os.fsync(state.fileno())
-        partial.rename(self._session / "state.json")
+        write_json(self._session / "state.json", record)
         self._trace(self._now, "session", session=record.id, change="closed", record=record)
         self.trace.sync()
         self._session = None
@@ -140,11 +136,18 @@ class LifeLog:
     def fault(self, now: int, failure: FailureClass, message: str) -> None:
         self._trace(now, "fault", failure=failure.value, message=message)
 
-    def check_deliveries(self) -> None:
-        """Every delivery that was dispatched is accounted for (the events' own ends say the rest)."""
-        uncertain = [d for d, s in self.deliveries.items() if s is DeliveryState.UNCERTAIN]
-        if uncertain:
-            self._trace(self._now, "fault", failure="agent", message=f"uncertain deliveries: {uncertain}")
+    def check_deliveries(self, dispatched: Sequence[Delivery]) -> None:
+        """Every delivery that was dispatched is accounted for: one whose effect was broken off is uncertain.
+
+        Raises:
+            InvariantError: one was accounted for that was never dispatched.
+        """
+        for delivery in dispatched:
+            if delivery.id not in self.deliveries:
+                self.delivery(delivery, DeliveryState.UNCERTAIN)
+        unknown = self.deliveries.keys() - {delivery.id for delivery in dispatched}
+        if unknown:
+            raise InvariantError(f"deliveries that nobody dispatched: {sorted(unknown)}")
 
 
 def _file_name(text: str) -> str:

@@ -23,7 +23,7 @@ from sclate.sandbox.build import ensure_all
 from sclate.sandbox.docker import DockerSandbox
 from sclate.sandbox.engine import docker_client
 from sclate.sandbox.protocol import Limits, Sandbox, SandboxSpec
-from sclate.trace import TraceWriter, dumps
+from sclate.trace import TraceWriter, write_json
 from sclate_adapters.agent import AgentAdapter
 from sclate_adapters.base import CONTRACT_VERSION, JsonDict, Record
 from sclate_adapters.benchmark import BenchmarkAdapter, Scenario
@@ -78,15 +78,6 @@ class RunSummary(Record):
     def ok(self) -> bool:
         """Whether no life broke off. Failures inside a life are its data."""
         return all(life.failure is None for life in self.lives)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Durable and whole, or not there at all."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as out:
-        out.write(dumps(value) + b"\n")
-        os.fsync(out.fileno())
-    partial.rename(path)
 
 
 class Run:

@@ -122,7 +122,6 @@ class Scheduler:
         self.timeline = Timeline(clock.now())
         self.board = Board(self.timeline)
         self.seat = simpy.Resource(self.timeline, capacity=1)
-        self.dispatches = 0
         self.lateness_ns: list[int] = []
         self.by_source: Counter[str] = Counter()
         self.by_primitive: Counter[str] = Counter()
@@ -137,6 +136,7 @@ class Scheduler:
         self._arrived = asyncio.Event()
         clock.on_change.append(lambda *_: self._arrived.set())
         self._stop_reason: str | None = None
+        self._background: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     # --- sources ----------------------------------------------------------------------------------------
 
@@ -233,7 +233,6 @@ class Scheduler:
         key = entry.dispatch.key if entry.dispatch else (1, 0, 0, 0, 0)
         self._at = (int(self.timeline.now), key[1], (key[2], key[3], key[4]))
         entry.dispatched = True
-        self.dispatches += 1
         self.lateness_ns.append(lateness)
         effect = event.effect
         self.by_source[event.source] += 1
@@ -323,9 +322,10 @@ class Scheduler:
         self._arrived.set()
         return alarm
 
-    def background(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """A task that ends with the run; its exception is the run's."""
-        return self._group.create_task(work, name=name)
+    def beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have `work` done beside the loop: it is cancelled when the loop ends, and its exception is the
+        run's."""
+        self._background.append(work)
 
     def stop(self, reason: str) -> None:
         """End at the next step: what has not happened is cancelled."""
@@ -343,12 +343,15 @@ class Scheduler:
         """
         try:
             async with asyncio.TaskGroup() as self._group:
+                beside = [self._group.create_task(work()) for work in self._background]
                 try:
                     await self._loop()
                 except Exception:
                     log.exception("the loop ended")  # now, not when every effect has been cancelled
                     raise
                 await asyncio.sleep(0)  # an effect that was only just started must begin, to be cancelled
+                for task in beside:
+                    task.cancel()
                 self._finish()
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group

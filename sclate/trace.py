@@ -27,6 +27,15 @@ def dumps(record: Any) -> bytes:
     return orjson.dumps(record, default=_default)
 
 
+def write_json(path: Path, value: Any) -> None:
+    """Durable and whole, or not there at all."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as out:
+        out.write(dumps(value) + b"\n")
+        os.fsync(out.fileno())
+    partial.rename(path)
+
+
 class TraceWriter:
     """Appends to `trace.jsonl` with one write(2) a line; `sync` makes it durable.
 

@@ -20,6 +20,7 @@ from sclate.cli.models import make_backend
 from sclate.cli.report import print_summary
 from sclate.config import ConfigurationError, RunConfig
 from sclate.errors import ExitCode, PrerequisiteError
+from sclate.gateway import provider_key
 from sclate.progress import Quiet, local_time, make_progress, plain
 from sclate.run import Run, RunSummary
 from sclate.sandbox.build import ensure_all
@@ -118,12 +119,8 @@ def check(prepared: Run) -> None:
     profile = prepared.profile
     if profile.backend is not None:
         make_backend(profile.backend, profile.options)
-    elif profile.key_env and not os.environ.get(profile.key_env):
-        raise PrerequisiteError(
-            f"the key of model profile {profile.name!r} is missing",
-            f"it is read from the environment variable {profile.key_env}",
-            f"export {profile.key_env}=...",
-        )
+    else:
+        provider_key(profile)
 
 
 def make_folder(config: RunConfig) -> Path:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sclate_adapters.events import Event, EventEnd, EventSource, Outcome, Phase, SourceContext, Steps
-from sclate_adapters.sources import CronSource, MissedRuns, Schedule
+from sclate_adapters.sources import CronSource, MissedRuns, Schedule, WakeupSource
 from sclate_adapters.sources.cron import cron_instants
 from tests.engine.kit import DONE, FunctionSource, hook, run
 
@@ -114,19 +114,27 @@ HOURLY = {"id": "h", "cron": "0 * * * *", "zone": "Europe/Berlin", "prompt": "di
 
 @pytest.mark.parametrize(
     ("missed", "runs", "skipped"),
-    [(MissedRuns.EACH, 4, 0), (MissedRuns.ONCE, 3, 0), (MissedRuns.SKIP, 2, 2)],
+    [(MissedRuns.EACH, 3, 0), (MissedRuns.ONCE, 3, 1), (MissedRuns.SKIP, 2, 2)],
 )
 def test_missed_runs_follow_the_policy_and_are_counted(missed: MissedRuns, runs: int, skipped: int) -> None:
-    """Each run takes 100 minutes, so that every other hour is missed; four hours are lived."""
+    """Each run takes 100 minutes, so the next hour is missed; due at 1, 2, 3, 4, lived from 00:30 to 04:30.
+
+    each: 1:00, 2:40 for 2, 4:20 for 3. once: 1:00, 2:40 for 2, 4:20 for 3 and 4. skip: 1:00, 3:00.
+    """
     source = CronSource([Schedule(**HOURLY, missed=missed)])
     runner = Wake(100 * 60 * S)
     lived(source, runner, START + 4 * 3600 * S)
-    assert len(runner.delivered) <= runs
-    assert source.skipped.get("h", 0) == skipped or missed is not MissedRuns.SKIP
-    if missed is MissedRuns.SKIP:
-        assert runner.delivered == ["cron-h-1", "cron-h-2"]
-    else:
-        assert runner.delivered[0] == "cron-h-1"
+    assert runner.delivered == [f"cron-h-{n + 1}" for n in range(runs)]
+    assert source.skipped.get("h", 0) == skipped
+
+
+def test_a_single_wake_up_opens_a_session_at_its_instant() -> None:
+    source = WakeupSource(START + 7 * S, "look after the boats")
+    runner = Wake(S)
+    trace = lived(source, runner, START + 60 * S)
+    assert runner.delivered == ["wakeup"]
+    starts = [x["due_sim_ns"] for x in trace.of("dispatch") if x["kind"] == "session.start"]
+    assert starts == [START + 7 * S]
 
 
 def test_the_clock_stops_at_each_due_time_and_a_wake_session_opens() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from sclate.cli.toml import dumps
+
 from .tracecheck import check, read
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
@@ -107,3 +109,78 @@ def test_no_memory_means_no_word_of_it(small: Path, tmp_path: Path) -> None:
             assert "emory" not in call["request"]["system"]
     states = [json.loads(p.read_text()) for p in sorted(life.glob("sessions/*/state.json"))]
     assert len({s["after"]["memory"] for s in states}) == 1
+
+
+WATCHED = """
+from sclate_adapters.benchmark import *
+from sclate_adapters.effects import SessionPlan
+from sclate_adapters.judgments import Grader, GradingPolicy
+from sclate_adapters.records import WorldWrite
+from sclate_adapters.sources import GradingSource, TurnPlan, UserInputSource
+
+START = 1_930_000_000_000_000_000
+
+
+class Desk(WorldProvider):
+    world = {}
+
+    async def refresh(self, ctx):
+        text = await ctx.workspace.read_file("reply.txt")
+        if text is None or self.world:
+            return ()
+        self.world = {"reply": text}
+        return (WorldWrite(seq=0, sim_ns=ctx.now_ns, actor="agent", key="reply"),)
+
+
+class Nobody(Grader):
+    async def evaluate(self, ctx):
+        raise AssertionError("nothing is graded")
+
+
+class Watched(BenchmarkAdapter):
+    metadata = BenchmarkMetadata(name="watched", version="1", licence="CC0-1.0", citation="")
+
+    def scenarios(self, split, limit, seed):
+        yield Scenario(id="one", start_ns=START, zone="UTC")
+
+    def environment(self, scenario):
+        return EnvironmentSpec()
+
+    def source_manifest(self, ctx):
+        return SourceManifest(sessions=(SessionPlan(id="day", start_ns=START),))
+
+    def event_sources(self, ctx):
+        policy = self.grading_policy(ctx.scenario)
+        return [UserInputSource([TurnPlan(key="day/ask", session="day", text="Write reply.txt.")]),
+                GradingSource(policy, ["day/ask"], ["day"])]
+
+    def grading_policy(self, scenario):
+        return GradingPolicy(selects=())
+
+    def grader(self, scenario):
+        return Nobody()
+
+    def world_provider(self, ctx):
+        return Desk()
+"""
+
+
+def test_what_the_agent_does_last_is_seen_before_its_sandbox_goes(tmp_path: Path) -> None:
+    """The write falls after the last effect's end of the turn; a session's end must not lose it."""
+    (tmp_path / "watched.py").write_text(WATCHED)
+    script = [{"tool": "write", "input": {"path": "reply.txt", "content": "done"}}, {"text": "Written."}]
+    config = {"backend": "scripted", "options": {"script": script}}
+    argv = [sys.executable, "-m", "sclate.cli.main", "run", "--benchmark", "watched:Watched", "--model", "x"]
+    config_toml = tmp_path / "run.toml"
+    config_toml.write_text(dumps({"models": {"x": config}}))
+    done = subprocess.run(
+        [*argv, "--agent", "reference+none", "--out", str(tmp_path / "out"), "--", str(config_toml)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (life,) = (tmp_path / "out" / "lives").iterdir()
+    lines = read(life / "trace.jsonl")
+    check(lines)
+    assert [x["write"]["key"] for x in lines if x["type"] == "world"] == ["reply"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sclate.clock import HybridClock, Motion
 from sclate.errors import InvariantError, StalledError
+from sclate.scheduler import Scheduler
 from sclate_adapters.effects import AsyncReserve
 from sclate_adapters.events import Event, EventEnd, Origin, Outcome, Phase, SourceContext, Steps, Topic
 
@@ -251,3 +252,36 @@ def test_same_seed_same_trace() -> None:
         return run(FunctionSource(steps, "a"), FunctionSource(steps, "b"))[1]
 
     assert once().lines == once().lines
+
+
+def test_work_beside_the_loop_ends_with_it_and_its_error_is_the_runs() -> None:
+    ended = []
+
+    def steps(ctx: SourceContext) -> Steps:
+        slow = ctx.at(T0 + S, Phase.WORLD, AsyncReserve(hook="slow"), kind="flowing")
+        yield slow.ended
+
+    async def watch() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    async def broken() -> None:
+        raise LookupError("the watcher broke")
+
+    def lived(work: Any) -> None:
+        async def main() -> None:
+            clock = HybridClock(T0)
+            scheduler = Scheduler(clock, Gate(clock), MemoryTrace())
+            scheduler.add_sources([FunctionSource(steps)])
+            scheduler.beside(work)
+            async with asyncio.timeout(20):
+                await scheduler.run()
+
+        asyncio.run(main())
+
+    lived(watch)
+    assert ended == [True]
+    with pytest.raises(LookupError, match="the watcher broke"):
+        lived(broken)

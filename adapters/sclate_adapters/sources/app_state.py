@@ -30,7 +30,7 @@ class Condition:
         name: names the event's kind, `condition.<name>`.
         test: pure function of the world and its log.
         effect: what then happens, made from the hit.
-        expires: whether the end of the life ends it as expired (it always has exactly one end).
+        delay_ns: counted from the instant at which it became true.
     """
 
     def __init__(

@@ -172,10 +172,9 @@ class CronSource(EventSource):
     """Fires the schedules that the agent sets (`CronSet`, `CronCleared`) and those given beforehand.
 
     The clock stops at each due time. A run that is due while the one before is under way follows the
-    schedule's `missed` policy; how many were skipped is in the dispatched delivery's event kind and in
-    `skipped`. A schedule of the agent that can never run (no cron expression, no zone, 30 February) does
-    nothing, like on a deployed machine; `refused` says why. A daemon: a recurring job does not keep a life
-    going.
+    schedule's `missed` policy; how many were skipped is counted in `skipped`. A schedule of the agent that
+    can never run (no cron expression, no zone, 30 February) does nothing, like on a deployed machine;
+    `refused` says why. A daemon: a recurring job does not keep a life going.
     """
 
     origin = Origin.AGENT
@@ -263,25 +262,7 @@ class CronSource(EventSource):
             )
             yield hook.ended
             return
-        key = f"cron-{schedule.id}-{n}"
-
-        def delivery(in_session: str) -> Delivery:
-            return Delivery(
-                id=key,
-                kind=DeliveryKind.CRON,
-                session=in_session,
-                text=schedule.prompt,
-                turn=f"{in_session}/{key}",
-            )
-
-        current = session.id
-        if current is not None:
-            sent = ctx.at(due, Phase.AGENT, Deliver(delivery=delivery(current)), kind="cron.fire")
-            end = yield sent.ended
-            if end.ok:
-                yield ctx.fact(Topic.TURN_SETTLED, f"{current}/{key}")
-            return
-        yield from wake_session(ctx, f"wake-{key}", f"cron {schedule.id}", delivery)
+        yield from _wake(ctx, session, due, f"cron-{schedule.id}-{n}", schedule.prompt, "cron.fire")
 
 
 class _OpenSession:
@@ -301,6 +282,30 @@ class _OpenSession:
                 self.id = None
 
 
+def _wake(
+    ctx: SourceContext, session: _OpenSession, due_ns: SimNs, name: str, prompt: str, kind: str
+) -> Steps:
+    """Hand a prompt to the agent: in the session that is open, else in a wake session of its own."""
+
+    def delivery(in_session: str) -> Delivery:
+        return Delivery(
+            id=name,
+            kind=DeliveryKind.CRON,
+            session=in_session,
+            text=prompt,
+            turn=f"{in_session}/{name}",
+        )
+
+    current = session.id
+    if current is None:
+        yield from wake_session(ctx, f"wake-{name}", prompt, delivery)
+        return
+    sent = ctx.at(due_ns, Phase.AGENT, Deliver(delivery=delivery(current)), kind=kind)
+    end = yield sent.ended
+    if end.ok:
+        yield ctx.fact(Topic.TURN_SETTLED, f"{current}/{name}")
+
+
 class WakeupSource(EventSource):
     """One wake-up at an instant, in the open session or in a wake session."""
 
@@ -314,22 +319,4 @@ class WakeupSource(EventSource):
     def run(self, ctx: SourceContext) -> Steps:
         session = _OpenSession(ctx)
         yield ctx.until(self.at_ns)
-
-        def delivery(in_session: str) -> Delivery:
-            return Delivery(
-                id=self.name,
-                kind=DeliveryKind.CRON,
-                session=in_session,
-                text=self.prompt,
-                turn=f"{in_session}/{self.name}",
-            )
-
-        if session.id is not None:
-            sent = ctx.at(
-                self.at_ns, Phase.AGENT, Deliver(delivery=delivery(session.id)), kind="agent.wakeup"
-            )
-            end = yield sent.ended
-            if end.ok:
-                yield ctx.fact(Topic.TURN_SETTLED, f"{session.id}/{self.name}")
-            return
-        yield from wake_session(ctx, f"wake-{self.name}", self.name, delivery)
+        yield from _wake(ctx, session, self.at_ns, self.name, self.prompt, "agent.wakeup")
