@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import simpy
@@ -59,8 +58,9 @@ class Board:
         return store
 
     def tell(self, topic: Topic, item: Any) -> None:
-        for store in self._streams.get(topic, ()):
-            store.put(item)
+        if self._streams:  # most lives have none, and hashing an enum is a Python call
+            for store in self._streams.get(topic, ()):
+                store.put(item)
 
 
 class Entry(Scheduled):
@@ -109,7 +109,7 @@ class Registered(SourceContext):
 
     @property
     def now(self) -> int:
-        return int(self._timeline.now)
+        return self._timeline.now_ns
 
     @property
     def world(self) -> Mapping[str, Any]:
@@ -143,7 +143,7 @@ class Registered(SourceContext):
         def ready(_: simpy.Event) -> None:
             if entry.end is None:
                 start = self.now if anchor_ns is None else anchor_ns
-                entry.event = replace(entry.event, due_ns=start + delay_ns)
+                entry.event = entry.event._replace(due_ns=start + delay_ns)
                 self._scheduler.place(entry)
 
         self.all_of(parents).callbacks.append(ready)

@@ -128,7 +128,7 @@ class EffectRunner:
 
     async def _await_wakeup(self, effect: AwaitWakeup) -> EventEnd:
         scheduler = self._life.scheduler
-        now = int(scheduler.timeline.now)
+        now = scheduler.timeline.now_ns
         if effect.until is Wakeup.ALARM:
             if effect.alarm_ns is None or effect.alarm_ns > now + effect.sim_timeout_ns:
                 await scheduler.sleep_until(now + effect.sim_timeout_ns)

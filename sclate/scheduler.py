@@ -188,11 +188,11 @@ class Scheduler:
         ambient: bool,
     ) -> Entry:
         """An event that exists but has no place yet: its parents decide when it is due."""
-        seq = registered.next_seq()
+        seq, source = registered.next_seq(), registered.source
         event = Event(
-            id=f"{registered.source.name}:{seq}",
-            source=registered.source.name,
-            origin=registered.source.origin,
+            id=f"{source.name}:{seq}",
+            source=source.name,
+            origin=source.origin,
             kind=kind,
             due_ns=due_ns,
             phase=phase,
@@ -206,35 +206,34 @@ class Scheduler:
 
     def place(self, entry: Entry) -> None:
         """Give a registered event its place in the total order `(due, delta, phase, rank, seq)`."""
-        now, rank = int(self.timeline.now), entry.registered.rank
-        if not (entry.event.ambient or entry.registered.source.daemon):
+        event, registered, now = entry.event, entry.registered, self.timeline.now_ns
+        if not (event.ambient or registered.source.daemon):
             entry.lasting = True
             self._lasting += 1
-        if entry.event.due_ns > now:
-            self._announce(entry.event)
-        when = max(entry.event.due_ns, now)
-        order = (int(entry.event.phase), rank, entry.seq)
+        if event.due_ns > now:
+            self._announce(event)
+        when = max(event.due_ns, now)
+        order = (int(event.phase), registered.rank, entry.seq)
         delta = 0
         if self._at is not None and self._at[0] == when:
             # The instant is being processed: what sorts before the last dispatch belongs to the next delta.
             delta = self._at[1] + (1 if order < self._at[2] else 0)
             if delta > MAX_DELTA:
-                raise InvariantError(f"more than {MAX_DELTA} deltas at instant {when}: {entry.event.source}")
+                raise InvariantError(f"more than {MAX_DELTA} deltas at instant {when}: {event.source}")
         entry.dispatch = Dispatch(self.timeline, when, (1, delta, *order))
         entry.dispatch.callbacks.append(entry.on_due)
 
     def dispatch(self, entry: Entry) -> None:
         """An event is due: announce it, then start its effect."""
         event = entry.event
-        now = self.clock.now()
+        effect, now = event.effect, self.clock.now()
         lateness = now - event.due_ns
         if lateness < 0:
             raise InvariantError(f"{event.id} dispatched {-lateness} ns before it is due")
         key = entry.dispatch.key if entry.dispatch else (1, 0, 0, 0, 0)
-        self._at = (int(self.timeline.now), key[1], (key[2], key[3], key[4]))
+        self._at = (self.timeline.now_ns, key[1], key[2:])
         entry.dispatched = True
         self.lateness_ns.append(lateness)
-        effect = event.effect
         self.by_source[event.source] += 1
         self.by_primitive[effect.primitive] += 1
         self.trace.write(
@@ -253,7 +252,7 @@ class Scheduler:
             },
             hold=True,
         )
-        self._write("effect.start", event=event.id, effect=effect)
+        self.trace.write(now, "effect.start", {"event": event.id, "effect": effect})
         self.board.tell(Topic.DISPATCHED, event)
         self._busy += 1
         if holds_the_timeline(effect):

@@ -220,9 +220,7 @@ class LiveSession:
         self._begin("user").deliveries.append(delivery)
         self._log.delivery(delivery, DeliveryState.DELIVERED)
         if delivery.turn is not None:
-            self._scheduler.board.publish(
-                Topic.TURN_STARTED, delivery.turn, int(self._scheduler.timeline.now)
-            )
+            self._scheduler.board.publish(Topic.TURN_STARTED, delivery.turn, self._scheduler.timeline.now_ns)
         consumed.wake(DeliveryState.DELIVERED)
 
     def _maybe_settle(self) -> None:

@@ -47,6 +47,11 @@ class Timeline(simpy.Environment):
     def __init__(self, start_ns: int) -> None:
         super().__init__(initial_time=start_ns)
 
+    @property
+    def now_ns(self) -> int:
+        """The instant being processed."""
+        return self._now  # type: ignore[return-value]  # SimPy's annotation says int or float
+
     def schedule(self, event: simpy.Event, priority: int = NORMAL, delay: float = 0) -> None:
         """SimPy's hook for its own events: they drain before any dispatch of the same instant."""
         heappush(self._queue, (self._now + int(delay), (0, int(priority)), next(self._eid), event))

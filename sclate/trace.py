@@ -9,14 +9,15 @@ from types import TracebackType
 from typing import Any
 
 import orjson
+from pydantic import BaseModel
 
 TRACE_VERSION = 1
 
 
 def _default(value: Any) -> Any:
     """Records of the contract inside trace lines."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
+    if isinstance(value, BaseModel):
+        return orjson.Fragment(value.__pydantic_serializer__.to_json(value))
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     raise TypeError(f"{type(value).__name__} has no place in the trace")
@@ -75,10 +76,10 @@ class TraceWriter:
 
     def flush(self) -> None:
         """Write what was held."""
-        view = memoryview(b"".join(self._held))
+        rest = b"".join(self._held)
         self._held.clear()
-        while view:
-            view = view[os.write(self._fd, view) :]
+        while rest:
+            rest = rest[os.write(self._fd, rest) :]
 
     def sync(self) -> None:
         self.flush()

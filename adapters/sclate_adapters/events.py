@@ -11,9 +11,8 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import simpy
 from pydantic import Field
@@ -64,11 +63,10 @@ class EventEnd(Record):
         return self.outcome is Outcome.DONE
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One entry of the timeline. `ambient` events (a cron's next run) do not keep a life going.
 
-    A plain dataclass, not a `Record`: one is made for every dispatch, by the engine alone.
+    A named tuple, not a `Record`: one is made for every dispatch, by the engine alone.
     """
 
     id: str
