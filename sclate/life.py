@@ -46,11 +46,7 @@ from sclate_adapters.sources import SessionEndSource, SessionStartSource
 log = structlog.get_logger()
 
 BASE_URL = "http://127.0.0.1:8080"
-PROXY_ARGV = (
-    *("/opt/sclate/bin/mitmdump", "--mode", "reverse:http://127.0.0.1:1@127.0.0.1:8080"),
-    *("--set", "confdir=/run/mitmproxy", "--set", "flow_detail=0", "--set", "termlog_verbosity=warn"),
-    *("--set", "connection_strategy=lazy", "-s", "/opt/sclate/sclate/proxy_addon.py"),
-)
+PROXY_ARGV = ("/opt/sclate/bin/python", "/opt/sclate/sclate/proxy.py")
 PROXY_TIMEOUT_S = 30.0
 WORLD_POLL_S = 0.25
 

@@ -1,4 +1,4 @@
-"""The capture proxy's addon: mitmproxy in reverse mode on localhost, inside the sandbox, on the real clock.
+"""The capture proxy: mitmproxy in reverse mode on localhost, inside the sandbox, on the real clock.
 
 It dials the gateway's Unix socket itself (there is no other upstream), streams bodies through both ways,
 and appends one JSON line per call to calls.jsonl with one write. What a line means is worked out on the
@@ -8,16 +8,30 @@ host; here bytes are kept as they were. A caller's route is proved by its uid.
 import asyncio
 import base64
 import json
+import logging
 import os
 import re
+import signal
 import socket
 import struct
+import sys
 import time
+import types
 
 import mitmproxy.version
-from mitmproxy import http
-from mitmproxy.proxy import server
 
+# Its addons package imports all forty of them (a web framework, LDAP, ...), half of the start-up time of a
+# session. Two are needed: the package is put in place without running its __init__.
+sys.modules["mitmproxy.addons"] = package = types.ModuleType("mitmproxy.addons")
+package.__path__ = [os.path.join(path, "addons") for path in mitmproxy.__path__]
+
+from mitmproxy import http  # noqa: E402
+from mitmproxy.addons import next_layer, proxyserver  # noqa: E402
+from mitmproxy.master import Master  # noqa: E402
+from mitmproxy.options import Options  # noqa: E402
+from mitmproxy.proxy import server  # noqa: E402
+
+LISTEN = "reverse:http://127.0.0.1:1@127.0.0.1:8080"
 FOLDER = os.environ.get("SCLATE_CAPTURE", "/run/sclate/proxy")
 UPSTREAM = os.environ.get("SCLATE_UPSTREAM", "/run/sclate/gw/gateway.sock")
 UIDS = json.loads(os.environ.get("SCLATE_ROUTES", '{"agent": 64001, "memory": 64002}'))
@@ -101,9 +115,6 @@ class Capture:
             os.write(self.out, b"\n")  # the next record starts on a line of its own
         self.open = {}
 
-    def running(self):
-        print("READY", flush=True)
-
     def done(self):
         for flow in list(self.open.values()):
             self.write(flow, "the proxy was stopped")
@@ -174,4 +185,30 @@ class Capture:
         os.write(self.out, json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
 
-addons = [Capture()]
+
+class Ready:
+    """Says so once the port is bound, or ends the proxy."""
+
+    def __init__(self, listener):
+        self.listener = listener
+
+    def running(self):
+        servers = list(self.listener.servers)
+        if not (servers and all(s.is_running for s in servers)):
+            raise SystemExit(f"cannot listen: {[s.last_exception for s in servers]}")
+        print("READY", flush=True)
+
+
+async def main():
+    logging.basicConfig(level=logging.WARNING)
+    master = Master(Options(confdir="/run/mitmproxy"))
+    listener = proxyserver.Proxyserver()
+    master.addons.add(listener, next_layer.NextLayer(), Capture(), Ready(listener))
+    master.options.update(mode=[LISTEN], connection_strategy="lazy")
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(ending, master.shutdown)
+    await master.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
