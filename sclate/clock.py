@@ -25,11 +25,24 @@ class Motion(StrEnum):
     IDLE = "idle"
 
 
+class Charge(StrEnum):
+    """Whose doing real time is. `AGENT`: time flows. Under a freeze, what its lease says: a model call, the
+    adapters' hooks and grading, the start and the saving of sessions. `ENGINE`: the scheduler's own steps,
+    with no lease, and copies for graders."""
+
+    AGENT = "agent"
+    MODEL = "model"
+    HOOKS = "hooks"
+    SESSIONS = "sessions"
+    ENGINE = "engine"
+
+
 @dataclass(eq=False)
 class Lease:
     """A named reason for time to flow or to stand still. Released once; a second release raises."""
 
     kind: Motion
+    charge: Charge
     reason: str
     since_mono_ns: int
     limit_mono_ns: int | None = None
@@ -75,9 +88,9 @@ class HybridClock:
         """Called before flowing time comes to a stop: whoever can read it must stand still first."""
         self.jumped_ns = 0
         """Simulated time passed by jumps."""
-        self.frozen_real_ns = 0
-        """Real time spent under freeze leases, up to the last thaw."""
-        self._frozen_since: int | None = None
+        self._charge = Charge.ENGINE
+        self._charged_to = self._segments[0].mono_ns
+        self._charges = dict.fromkeys(Charge, 0)
 
     def now(self) -> int:
         """The simulated instant, int ns."""
@@ -93,11 +106,23 @@ class HybridClock:
         mono = self._monotonic_ns()
         return [Holder(x.kind, x.reason, mono - x.since_mono_ns) for x in self._leases if x.active]
 
-    def take(self, kind: Motion, reason: str, limit_s: float | None = None) -> Lease:
-        """Take a lease of kind FLOW or FROZEN. `limit_s`: real seconds until `expire_due` ends it."""
+    def real_ns(self) -> dict[Charge, int]:
+        """Real time by whose doing it was, up to now; all of it is in exactly one."""
+        self._count()
+        return dict(self._charges)
+
+    def flow_lease(self, reason: str) -> Lease:
+        """Time flows until it is released, unless somebody freezes it."""
+        return self._take(Motion.FLOW, Charge.AGENT, reason, None)
+
+    def freeze_lease(self, reason: str, charge: Charge, limit_s: float | None = None) -> Lease:
+        """Time stands still until it is released. `limit_s`: real seconds until `expire_due` ends it."""
+        return self._take(Motion.FROZEN, charge, reason, limit_s)
+
+    def _take(self, kind: Motion, charge: Charge, reason: str, limit_s: float | None) -> Lease:
         mono = self._monotonic_ns()
         limit = None if limit_s is None else mono + round(limit_s * 1e9)
-        lease = Lease(kind, reason, mono, limit)
+        lease = Lease(kind, charge, reason, mono, limit)
         self._leases.append(lease)
         self._settle()
         return lease
@@ -124,16 +149,16 @@ class HybridClock:
     @contextmanager
     def flow(self, reason: str) -> Iterator[Lease]:
         """Time flows inside, unless somebody freezes it."""
-        lease = self.take(Motion.FLOW, reason)
+        lease = self.flow_lease(reason)
         try:
             yield lease
         finally:
             self.release(lease)
 
     @contextmanager
-    def freeze(self, reason: str, limit_s: float | None = None) -> Iterator[Lease]:
-        """Time stands still inside; freeze beats flow."""
-        lease = self.take(Motion.FROZEN, reason, limit_s)
+    def freeze(self, reason: str, charge: Charge) -> Iterator[Lease]:
+        """Time stands still inside; freeze beats flow, and of two freezes the later one is charged."""
+        lease = self.freeze_lease(reason, charge)
         try:
             yield lease
         finally:
@@ -184,25 +209,25 @@ class HybridClock:
         """Simulated minus real time (CLOCK_REALTIME): what a program in a sandbox has to add."""
         return self.now() - time.time_ns()
 
+    def _count(self) -> None:
+        mono = self._monotonic_ns()
+        self._charges[self._charge] += mono - self._charged_to
+        self._charged_to = mono
+
     def _settle(self) -> None:
-        active = {x.kind for x in self._leases if x.active}
-        if Motion.FROZEN in active:
-            motion = Motion.FROZEN
-        elif Motion.FLOW in active:
-            motion = Motion.FLOW
-        else:
-            motion = Motion.IDLE
-        if motion is self._motion:
-            return
-        if self._motion is Motion.FLOW:
+        active = [x for x in self._leases if x.active]
+        ruling = next(
+            (x for x in reversed(active) if x.kind is Motion.FROZEN), active[-1] if active else None
+        )
+        motion = ruling.kind if ruling else Motion.IDLE
+        if motion is not self._motion and self._motion is Motion.FLOW:
             for stop in self.before_stop:
                 stop()
+        self._count()
+        self._charge = ruling.charge if ruling else Charge.ENGINE
+        if motion is self._motion:
+            return
         mono, now = self._monotonic_ns(), self.now()
-        if motion is Motion.FROZEN:
-            self._frozen_since = mono
-        elif self._frozen_since is not None:
-            self.frozen_real_ns += mono - self._frozen_since
-            self._frozen_since = None
         self._motion = motion
         self._segments.append(_Segment(mono, now, motion is Motion.FLOW))
         self._tell(motion.value, now)

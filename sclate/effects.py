@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from sclate.clock import Charge
 from sclate.errors import FailureClass, LifeFailure
 from sclate.scheduler import Parking
 from sclate_adapters.effects import (
@@ -93,7 +94,7 @@ class EffectRunner:
 
     async def _grade(self, effect: RunHook) -> EventEnd:
         subject = Subject.model_validate(effect.args["subject"])
-        with self._life.clock.freeze(f"grading {subject.key}"):
+        with self._life.clock.freeze(f"grading {subject.key}", Charge.HOOKS):
             limit_s = min(effect.timeout_s, self._life.settings.grade_s)
             judgment = await self._life.grading.judge(subject, limit_s)
         self._life.record_judgment(judgment)
@@ -101,7 +102,9 @@ class EffectRunner:
 
     async def _run_hook(self, effect: RunHook) -> EventEnd:
         reason = f"hook {effect.hook}"
-        lease = self._life.clock.flow(reason) if effect.flow else self._life.clock.freeze(reason)
+        lease = (
+            self._life.clock.flow(reason) if effect.flow else self._life.clock.freeze(reason, Charge.HOOKS)
+        )
         with lease:
             return await self._call_hook(effect, flowing=effect.flow)
 
@@ -164,7 +167,7 @@ class EffectRunner:
             real.cancel()
 
     async def _start_agent(self, effect: StartAgent) -> EventEnd:
-        with self._life.clock.freeze(f"start of session {effect.session.id}"):
+        with self._life.clock.freeze(f"start of session {effect.session.id}", Charge.SESSIONS):
             await self._life.open_session(effect.session)
         return EventEnd(outcome=Outcome.DONE)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from sclate.clock import Charge
 from sclate.errors import FailureClass, LifeFailure, SclateError
 from sclate.hooks import EngineGradeContext
 from sclate_adapters.judgments import Grader, Judgment, Subject, SubjectKind
@@ -87,6 +88,10 @@ class Grading:
         return await self._grader.evaluate(context)
 
     async def _fresh_copy(self, subject: Subject) -> Sandbox:
+        with self._life.clock.freeze(f"copy for grading {subject.key}", Charge.ENGINE):
+            return await self._copy(subject)
+
+    async def _copy(self, subject: Subject) -> Sandbox:
         workspace = self._life.workspace
         sandbox = await self.sandbox()
         live = self._life.live_sandbox
@@ -107,12 +112,13 @@ class Grading:
     async def sandbox(self) -> Sandbox:
         """The grader sandbox, started when first needed."""
         if self._sandbox is None:
-            sandbox = self._life.make_sandbox("grader")
-            sandbox.set_offset(self._life.clock.offset_ns())
-            await sandbox.start()
-            files = {f"{GRADER_DIR}/{path}": data for path, data in self._grader.files.items()}
-            if files:
-                await sandbox.put_files(files, "root")
+            with self._life.clock.freeze("start of the grader sandbox", Charge.SESSIONS):
+                sandbox = self._life.make_sandbox("grader")
+                sandbox.set_offset(self._life.clock.offset_ns())
+                await sandbox.start()
+                files = {f"{GRADER_DIR}/{path}": data for path, data in self._grader.files.items()}
+                if files:
+                    await sandbox.put_files(files, "root")
             self._sandbox = sandbox
         return self._sandbox
 

@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 
 from sclate.capture.record import CallReader
-from sclate.clock import HybridClock
+from sclate.clock import Charge, HybridClock
 from sclate.effects import EffectRunner
 from sclate.errors import FailureClass, LifeFailure, PrerequisiteError
 from sclate.gateway import Gateway, RetryPolicy
@@ -76,7 +76,7 @@ class _Open:
     before: Snapshot
     started_sim_ns: int
     started_mono_ns: int
-    frozen_before_ns: int
+    spent_before_ns: int
     session: LiveSession
     calls: CallReader
     harness: Process | None = None
@@ -251,7 +251,7 @@ class Life:
 
     async def _start_session(self, plan: SessionPlan) -> None:
         started = time.monotonic_ns()
-        frozen = self.clock.frozen_real_ns
+        spent = self.clock.real_ns()[Charge.SESSIONS]
         sandbox = self.make_sandbox("agent")
         context = AgentContext(
             life=self.key,
@@ -274,7 +274,7 @@ class Life:
         )
         calls = CallReader(sandbox.capture_dir / "calls.jsonl", plan.id, self.clock.sim_of_mono)
         self._open = _Open(
-            plan, sandbox, context, self.snapshot(), self.clock.now(), started, frozen, session, calls
+            plan, sandbox, context, self.snapshot(), self.clock.now(), started, spent, session, calls
         )
         self.log.session_opened(plan)
         sandbox.set_offset(self.clock.offset_ns())
@@ -391,7 +391,7 @@ class Life:
 
     async def _save_session(self, opened: _Open) -> SessionRecord:
         session, sandbox, session_id = opened.session, opened.sandbox, opened.plan.id
-        with self.clock.freeze(f"saving session {session_id}"):
+        with self.clock.freeze(f"saving session {session_id}", Charge.SESSIONS):
             if opened.harness is not None:
                 await sandbox.kill_user("agent")
                 await sandbox.kill_user("memory")
@@ -422,7 +422,7 @@ class Life:
             started_sim_ns=opened.started_sim_ns,
             ended_sim_ns=self.clock.now(),
             real_ns=time.monotonic_ns() - opened.started_mono_ns,
-            overhead_real_ns=self.clock.frozen_real_ns - opened.frozen_before_ns,
+            overhead_real_ns=self.clock.real_ns()[Charge.SESSIONS] - opened.spent_before_ns,
             turns=session.turns,
             before=opened.before,
             after=self.snapshot(),

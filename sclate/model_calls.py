@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sclate.clock import Lease, Motion
+from sclate.clock import Charge, Lease
 from sclate.errors import FailureClass, PrerequisiteError
 from sclate.gateway import CallOutcome, CallTicket
 from sclate.scheduler import Scheduler
@@ -83,13 +83,15 @@ class ModelCalls:
         self.started += 1
         call = self._calls[ticket.id] = _Call(self._clock.now())
         if self._latency_ns is not None:
-            call.freeze = self._clock.take(Motion.FROZEN, f"model call {ticket.id}", self._limit_s)
+            call.freeze = self._clock.freeze_lease(f"model call {ticket.id}", Charge.MODEL, self._limit_s)
 
     async def upstream_waiting(self, ticket: CallTicket) -> None:
         call = self._calls[ticket.id]
         self.retries += 1
         if call.waiting is None:
-            call.waiting = self._clock.take(Motion.FROZEN, f"provider, call {ticket.id}", self._limit_s)
+            call.waiting = self._clock.freeze_lease(
+                f"provider, call {ticket.id}", Charge.MODEL, self._limit_s
+            )
 
     async def upstream_resumed(self, ticket: CallTicket) -> None:
         self._end_waiting(self._calls[ticket.id])

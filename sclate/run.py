@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from sclate import registry
+from sclate.clock import Charge
 from sclate.config import RunConfig
 from sclate.errors import FailureClass
 from sclate.life import Life, LifeSettings
@@ -50,13 +51,24 @@ class LifeSummary(Record):
     calls_without_usage: int
     simulated_s: float
     real_s: float
-    frozen_real_s: float
+    real_s_by: dict[Charge, float]
     sources: dict[str, int]
     effects: dict[str, int]
     lateness_p99_ms: float | None
     failure: FailureClass | None = None
     failure_message: str = ""
     interrupted: bool = False
+
+    @property
+    def session_overhead_s(self) -> float | None:
+        """The substrate's own real seconds for a session: start, restore, save, graders."""
+        sessions = self.sessions + self.wake_sessions
+        return self.real_s_by[Charge.SESSIONS] / sessions if sessions else None
+
+    @property
+    def turn_overhead_s(self) -> float | None:
+        """The substrate's own real seconds for a turn: scheduling, recording, copies for graders."""
+        return self.real_s_by[Charge.ENGINE] / self.turns if self.turns else None
 
     @property
     def compression(self) -> float | None:
@@ -222,7 +234,7 @@ class Run:
             calls_without_usage=life.calls_without_usage,
             simulated_s=(life.clock.now() - life.scenario.start_ns) / 1e9,
             real_s=real_s,
-            frozen_real_s=life.clock.frozen_real_ns / 1e9,
+            real_s_by={charge: ns / 1e9 for charge, ns in life.clock.real_ns().items()},
             sources=dict(Counter(life.scheduler.by_source)),
             effects=dict(Counter(life.scheduler.by_primitive)),
             lateness_p99_ms=lateness[int(len(lateness) * 0.99)] / 1e6 if lateness else None,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol
 
-from sclate.clock import HybridClock, Lease, Motion
+from sclate.clock import HybridClock, Lease
 from sclate.scheduler import Parking, Scheduler
 from sclate_adapters.agent import AgentChannel
 from sclate_adapters.effects import SessionPlan
@@ -116,7 +116,7 @@ class LiveSession:
     def hold_time(self, reason: str) -> None:
         """Time flows from now on, for this reason, until the agent is idle again."""
         if self._flow is None:
-            self._flow = self._clock.take(Motion.FLOW, reason)
+            self._flow = self._clock.flow_lease(reason)
 
     def let_time_go(self) -> None:
         if self._flow is not None:

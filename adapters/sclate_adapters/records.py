@@ -94,7 +94,7 @@ class SessionRecord(Record):
     started_sim_ns: SimNs
     ended_sim_ns: SimNs
     real_ns: DurationNs
-    overhead_real_ns: DurationNs = Field(0, description="real time in which simulated time stood still")
+    overhead_real_ns: DurationNs = Field(0, description="real time that its start and its saving took")
     turns: int = 0
     before: Snapshot
     after: Snapshot

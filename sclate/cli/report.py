@@ -62,8 +62,12 @@ def _life_lines(life: LifeSummary) -> list[str]:
     days, real = life.simulated_s / 86_400, life.real_s
     lines += [
         f"  {life.sessions} sessions{wakes}, {life.turns} turns, {life.calls} model calls",
-        f"  {days:.1f} simulated days in {real:.0f} s ({compression}), {life.frozen_real_s:.0f} s of it frozen",
+        f"  {days:.1f} simulated days in {real:.0f} s ({compression})",
+        "  real time: " + ", ".join(f"{charge} {s:.1f} s" for charge, s in life.real_s_by.items()),
     ]
+    if life.session_overhead_s is not None and life.turn_overhead_s is not None:
+        own = f"{life.session_overhead_s:.2f} s a session, {life.turn_overhead_s * 1e3:.1f} ms a turn"
+        lines.append(f"  of it the substrate's own: {own}")
     if life.tokens:
         lines.append("  tokens: " + ", ".join(f"{name} {n:,}" for name, n in life.tokens.items()))
     if life.calls_without_usage:

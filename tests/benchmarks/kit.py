@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sclate.clock import HybridClock
+from sclate.clock import Charge, HybridClock
 from sclate.scheduler import NullTrace, Scheduler
 from sclate_adapters.base import NS_PER_S, JsonDict
 from sclate_adapters.benchmark import (
@@ -243,7 +243,7 @@ class FakeLife:
                 await self._grade(Subject.model_validate(effect.args["subject"]))
             case RunHook():
                 self._did(f"hook {effect.hook}")
-                with self.scheduler.clock.freeze(effect.hook):
+                with self.scheduler.clock.freeze(effect.hook, Charge.HOOKS):
                     result = await self.adapter.hook(
                         effect.hook, self._hook_context(flowing=effect.flow), effect.args
                     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sclate.clock import HybridClock, Motion
+from sclate.clock import Charge, HybridClock, Motion
 from sclate.errors import InvariantError, LeaseError
 
 from .kit import T0, FakeMonotonic, S
@@ -31,13 +31,21 @@ def test_time_stands_still_without_a_lease(clock: HybridClock, mono: FakeMonoton
 def test_freeze_beats_flow(clock: HybridClock, mono: FakeMonotonic) -> None:
     with clock.flow("turn"):
         mono.ns += 2 * S
-        with clock.freeze("grading"):
-            mono.ns += 100 * S
+        with clock.freeze("grading", Charge.HOOKS):
+            mono.ns += 60 * S
             assert [h.reason for h in clock.holders()] == ["turn", "grading"]
+            with clock.freeze("copy", Charge.ENGINE):
+                mono.ns += 40 * S
         mono.ns += 3 * S
     mono.ns += 50 * S
     assert clock.now() == T0 + 5 * S
-    assert clock.frozen_real_ns == 100 * S
+    assert clock.real_ns() == {
+        Charge.AGENT: 5 * S,
+        Charge.MODEL: 0,
+        Charge.HOOKS: 60 * S,
+        Charge.SESSIONS: 0,
+        Charge.ENGINE: 90 * S,
+    }
 
 
 def test_jump_needs_that_nobody_holds_time(clock: HybridClock) -> None:
@@ -49,16 +57,17 @@ def test_jump_needs_that_nobody_holds_time(clock: HybridClock) -> None:
 
 
 def test_a_second_release_raises(clock: HybridClock) -> None:
-    lease = clock.take(Motion.FLOW, "x")
+    lease = clock.flow_lease("x")
     clock.release(lease)
     with pytest.raises(LeaseError):
         clock.release(lease)
     with pytest.raises(LeaseError):
-        clock.resume(clock.take(Motion.FLOW, "y"))
+        clock.resume(clock.flow_lease("y"))
 
 
 def test_a_freeze_expires_at_its_limit(clock: HybridClock, mono: FakeMonotonic) -> None:
-    with clock.flow("turn"), clock.freeze("provider", limit_s=10) as lease:
+    with clock.flow("turn"):
+        lease = clock.freeze_lease("provider", Charge.MODEL, limit_s=10)
         assert clock.next_limit_s() == 10
         mono.ns += 10 * S
         assert clock.expire_due() == [lease]
@@ -78,12 +87,14 @@ def test_a_suspended_flow_lets_time_jump(clock: HybridClock) -> None:
 def test_time_never_goes_back_and_every_real_instant_maps(actions: list[str]) -> None:
     """Any sequence of leases, jumps and ticks: monotone, and `sim_of_mono` repeats what `now` said."""
     mono = FakeMonotonic()
-    clock = HybridClock(T0, mono)
+    clock, began = HybridClock(T0, mono), mono.ns
     leases = []
     seen = []
     for action in actions:
         if action in ("flow", "freeze"):
-            leases.append(clock.take(Motion.FLOW if action == "flow" else Motion.FROZEN, action))
+            leases.append(
+                clock.flow_lease(action) if action == "flow" else clock.freeze_lease(action, Charge.HOOKS)
+            )
         elif action == "release" and leases:
             clock.release(leases.pop())
         elif action == "jump" and clock.motion is Motion.IDLE:
@@ -92,5 +103,6 @@ def test_time_never_goes_back_and_every_real_instant_maps(actions: list[str]) ->
             mono.ns += 1000
             seen.append((mono.ns, clock.now()))
             mono.ns += 1000
+    assert sum(clock.real_ns().values()) == mono.ns - began
     assert [s for _, s in seen] == sorted(s for _, s in seen)
     assert [clock.sim_of_mono(m) for m, _ in seen] == [s for _, s in seen]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from sclate.cli.report import summary_lines
-from sclate.clock import HybridClock
+from sclate.clock import Charge, HybridClock
 from sclate.progress import Lines, LiveLine, Quiet, local_time, make_progress, plain
 from sclate.run import LifeSummary, RunSummary
 from sclate_adapters.effects import SessionPlan
@@ -60,7 +60,7 @@ def a_summary(text: str) -> RunSummary:
         calls_without_usage=2,
         simulated_s=86_400.0,
         real_s=10.0,
-        frozen_real_s=4.0,
+        real_s_by=dict.fromkeys(Charge, 2.0),
         sources={},
         effects={},
         lateness_p99_ms=1.25,
@@ -118,7 +118,7 @@ def test_a_summary_shows_text_from_outside_and_does_not_obey_it() -> None:
     assert "mean_score: missing" in text
     assert "judged 3, passed 1, missing 1" in text
     assert "2 sessions + 1 wake, 3 turns, 4 model calls" in text
-    assert "1.0 simulated days in 10 s (8,640x), 4 s of it frozen" in text
+    assert "1.0 simulated days in 10 s (8,640x)" in text
     assert "2 calls did not say how many tokens they took" in text
     assert "not a benchmark result" in text
 
