@@ -305,6 +305,8 @@ class Life:
             on_output=self._harness_output(self._open),
         )
         self._open.harness = session.process = harness
+        if greeting := session.channel.greeting():
+            await harness.write(greeting)
         self._open_watch = asyncio.ensure_future(self._watch_exit(harness, session))
 
     async def _start_proxy(self, sandbox: Sandbox) -> None:
@@ -404,12 +406,11 @@ class Life:
                 self.log.fault(self.clock.now(), FailureClass.SUBSTRATE, message)
             await self.workspace.detach()
             durable = self.agent.durable_state(opened.context)
-            for part, paths in (
-                ("harness", durable.harness),
-                ("memory", (*durable.memory, *self.memory.durable_state())),
-            ):
+            memory = (*durable.memory, *self.memory.durable_state())
+            for part, paths, without in (("harness", durable.harness, memory), ("memory", memory, ())):
                 if paths:
-                    self._saved[part] = self.store.adopt(await sandbox.save(paths, "agent"))
+                    saved = await sandbox.save(paths, "agent", without)
+                    self._saved[part] = self.store.adopt(saved)
             self.benchmark.checkpoint(self.hook_context(None, flowing=False))
             await self.grading.close()
             await self.gateway.close()

@@ -20,7 +20,7 @@ from sclate.life import Life, LifeSettings
 from sclate.lifelog import LifeLog
 from sclate.model_calls import parse_latency
 from sclate.progress import Progress
-from sclate.sandbox.build import ensure_all
+from sclate.sandbox.build import Built, ensure_all, ensure_harness
 from sclate.sandbox.docker import DockerSandbox
 from sclate.sandbox.engine import docker_client
 from sclate.sandbox.protocol import Limits, Sandbox, SandboxSpec
@@ -126,6 +126,7 @@ class Run:
         """Live all lives; `folder` exists and is empty."""
         scenarios = self.scenarios()
         built = ensure_all(self.progress.note)
+        harness = ensure_harness(self.agent, self.progress.note)
         client = docker_client()
         (folder / "lives").mkdir()
         write_json(folder / "lock.json", self._lock(built.image, built.runtime.name))
@@ -138,7 +139,7 @@ class Run:
                     key = LifeKey(scenario=scenario.id, arm=self.arm, sample=sample)
 
                     def make_sandbox(role: str, scenario: Scenario = scenario) -> Sandbox:
-                        return DockerSandbox(self._spec(role, scenario, built.image, built.runtime), client)
+                        return DockerSandbox(self._spec(role, scenario, built, harness), client)
 
                     summaries.append(await self._live(key, scenario, make_sandbox, folder / "lives"))
         finally:
@@ -153,12 +154,12 @@ class Run:
         write_json(folder / "result.json", summary)
         return summary
 
-    def _spec(self, role: Any, scenario: Scenario, image: str, runtime: Path) -> SandboxSpec:
+    def _spec(self, role: Any, scenario: Scenario, built: Built, harness: Path | None) -> SandboxSpec:
         environment = self.benchmark.environment(scenario)
         resources = environment.resources
         return SandboxSpec(
-            image=self.config.sandbox.image or environment.image or image,
-            runtime=runtime,
+            image=self.config.sandbox.image or environment.image or built.image,
+            runtime=built.runtime,
             role=role,
             limits=Limits(
                 resources.memory_mb,
@@ -170,6 +171,7 @@ class Run:
             labels=owner_labels(),
             workdir=environment.workdir,
             zone=scenario.zone,
+            harness=harness if role == "agent" else None,
         )
 
     async def _live(self, key: LifeKey, scenario: Scenario, make_sandbox: Any, lives: Path) -> LifeSummary:

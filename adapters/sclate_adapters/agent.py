@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
@@ -15,6 +16,9 @@ from sclate_adapters.memory import MemorySystem
 from sclate_adapters.models import Dialect
 from sclate_adapters.records import CallClass, CallRecord, Delivery, LifeKey
 from sclate_adapters.signals import Signal
+
+HARNESS_DIR = "/opt/harness"
+"""Where a sandbox sees what `AgentAdapter.install` brought, read-only."""
 
 
 class AgentCapabilities(Record):
@@ -69,7 +73,10 @@ class ProcessSpec(Record):
 
 
 class StateSpec(Record):
-    """Durable state by absolute paths inside the sandbox; what is not named dies with the session."""
+    """Durable state by absolute paths inside the sandbox; what is not named dies with the session.
+
+    A memory path may lie below one of the harness's: it belongs to the memory alone.
+    """
 
     harness: tuple[str, ...] = ()
     memory: tuple[str, ...] = ()
@@ -86,6 +93,10 @@ class StopRequest(Record):
 
 class AgentChannel(ABC):
     """One session's conversation with the harness over its pipes. It may keep state; it does no I/O."""
+
+    def greeting(self) -> bytes:
+        """What is written to the harness's stdin as soon as it runs, before any delivery."""
+        return b""
 
     @abstractmethod
     def encode(self, delivery: Delivery) -> bytes:
@@ -109,6 +120,18 @@ class AgentAdapter(ABC):
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options: Mapping[str, Any] = options or {}
+
+    def program(self) -> str | None:
+        """Names what `install` brings: one name, one set of files. None: nothing has to be installed."""
+        return None
+
+    def install(self, folder: Path) -> None:
+        """Put the harness's unmodified program into an empty folder on the host; sandboxes see it read-only
+        at `HARNESS_DIR`. Called once for a `program` and kept; nothing is fetched at run time.
+
+        Raises:
+            PrerequisiteError: it cannot be had.
+        """
 
     @abstractmethod
     def provision(self, ctx: AgentContext) -> Provision: ...

@@ -56,7 +56,7 @@ Part = Annotated[TextPart | ThinkingPart | ToolCallPart | ToolResultPart, Field(
 class Message(Record):
     """One entry of a conversation; tool results are parts of a `user` message, as in `messages`."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system"]
     parts: tuple[Part, ...]
 
     @property

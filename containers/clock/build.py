@@ -45,7 +45,26 @@ SUBSTITUTIONS = [
         "#if defined STATX_TYPE && defined FAKE_STAT\n",
         "statx is a part of FAKE_STAT, which is off",
     ),
+    (
+        r"pthread_once\(&initialized_once_control, ftpl_really_init\);",
+        "if (!initialising) pthread_once(&initialized_once_control, first_init);",
+        "its look-ups allocate, and a program's own allocator (Bun's, for one) may ask for the time meanwhile",
+    ),
 ]
+# (pattern, what is put after it, why); once.c says more.
+ADDITIONS = [
+    (
+        rf"^\w+ {function}\([^)]*\)\n#endif\n\{{\n(?:  [^\n]*;\n)+\n  ftpl_init\(\);\n",
+        f"  if (initialising) return syscall({call});\n",
+        "then the kernel answers",
+    )
+    for function, call in (
+        ("clock_gettime", "SYS_clock_gettime, clk_id, tp"),
+        ("gettimeofday", "SYS_gettimeofday, tv, tz"),
+        ("time", "SYS_time, time_tptr"),
+    )
+]
+ONCE = r"^static pthread_once_t initialized_once_control = PTHREAD_ONCE_INIT;\n"  # once.c goes after it
 READER = r"^int read_config_file\(\)\n\{.*?^\}\n"  # replaced by rc.c
 
 # File times stay real: faked ones move with every jump. Timers pass through: the library takes every absolute
@@ -53,14 +72,23 @@ READER = r"^int read_config_file\(\)\n\{.*?^\}\n"  # replaced by rc.c
 FLAGS = "-UFAKE_STAT -UFAKE_UTIME -UFAKE_TIMERS"
 
 
-def patched(source: str, reader: str) -> str:
-    """`source` (libfaketime.c) with our defaults and `reader`. ValueError if it is not the source we know."""
+def patched(source: str, reader: str, once: str) -> str:
+    """`source` (libfaketime.c) with our defaults, `reader` and `once`. ValueError if it is not the source we
+    know."""
     for pattern, replacement, why in [*SUBSTITUTIONS, (READER, reader, "one control file for all processes")]:
-        found = list(re.finditer(pattern, source, re.MULTILINE | re.DOTALL))
-        if len(found) != 1:
-            raise ValueError(f"{pattern!r} matches {len(found)} times, not once ({why})")
-        source = source[: found[0].start()] + replacement + source[found[0].end() :]
+        found = _the_one(pattern, source, why)
+        source = source[: found.start()] + replacement + source[found.end() :]
+    for pattern, addition, why in [*ADDITIONS, (ONCE, once, "no second entry into the initialisation")]:
+        end = _the_one(pattern, source, why).end()
+        source = source[:end] + addition + source[end:]
     return source
+
+
+def _the_one(pattern: str, source: str, why: str) -> re.Match[str]:
+    found = list(re.finditer(pattern, source, re.MULTILINE | re.DOTALL))
+    if len(found) != 1:
+        raise ValueError(f"{pattern!r} matches {len(found)} times, not once ({why})")
+    return found[0]
 
 
 def mirror() -> str:
@@ -98,7 +126,9 @@ def main(dest: Path) -> None:
             tar.extractall(scratch)
         src = Path(scratch, "libfaketime-0.9.12", "src")
         source = src / "libfaketime.c"
-        source.write_text(patched(source.read_text(), (HERE / "rc.c").read_text()))
+        source.write_text(
+            patched(source.read_text(), (HERE / "rc.c").read_text(), (HERE / "once.c").read_text())
+        )
         subprocess.run(["make", "-C", src, f"FAKETIME_COMPILE_CFLAGS=-O2 {FLAGS}", LIBRARY], check=True)
         subprocess.run(["strip", "--strip-unneeded", src / LIBRARY], check=True)
         dest.mkdir(parents=True)

@@ -1,6 +1,6 @@
 """Saves and restores trees inside the sandbox, as the user who owns them, on the real clock.
 
-    statetool.py save --max-bytes N --max-files N PATH...      tar to stdout
+    statetool.py save --max-bytes N --max-files N [--without PATH]... PATH...      tar to stdout
     statetool.py restore --max-bytes N --max-files N [--wipe PATH]...   tar from stdin
 
 The tar is deterministic: the same tree gives the same bytes, and restoring keeps what a tree is made of
@@ -59,14 +59,16 @@ def member(path, status):
     return info
 
 
-def walk(path):
+def walk(path, without):
     """`path` and all below it, in sorted order, links not followed; folders are readable meanwhile."""
+    if path in without:
+        return
     yield path
     status = os.lstat(path)
     if stat.S_ISDIR(status.st_mode):
         with permitted(path, status, 0o700):
             for name in sorted(os.listdir(path)):
-                yield from walk(os.path.join(path, name))
+                yield from walk(os.path.join(path, name), without)
 
 
 @contextlib.contextmanager
@@ -82,13 +84,13 @@ def permitted(path, status, rights):
             os.chmod(path, stat.S_IMODE(status.st_mode))
 
 
-def save(paths, budget, out):
+def save(paths, without, budget, out):
     links = {}
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for root in sorted(set(paths)):
             if not os.path.lexists(root):
                 continue
-            for path in walk(root):
+            for path in walk(root, without):
                 status = os.lstat(path)
                 info = member(path, status)
                 if stat.S_ISDIR(status.st_mode):
@@ -206,6 +208,7 @@ def main():
     parser.add_argument("action", choices=("save", "restore"))
     parser.add_argument("--max-bytes", type=int, default=1 << 30)
     parser.add_argument("--max-files", type=int, default=200_000)
+    parser.add_argument("--without", action="append", default=[])
     parser.add_argument("--wipe", action="append", default=[])
     parser.add_argument("--replaced-now", action="store_true")
     parser.add_argument("paths", nargs="+")
@@ -214,7 +217,7 @@ def main():
     budget = Budget(args.max_bytes, args.max_files)
     try:
         if args.action == "save":
-            save(args.paths, budget, sys.stdout.buffer)
+            save(args.paths, args.without, budget, sys.stdout.buffer)
         else:
             restore(args.paths, args.wipe, budget, sys.stdin.buffer, args.replaced_now)
     except (RefusedError, tarfile.TarError, UnicodeError, ValueError) as error:

@@ -23,7 +23,7 @@ from sclate.errors import ExitCode, PrerequisiteError
 from sclate.gateway import provider_key
 from sclate.progress import Quiet, local_time, make_progress, plain
 from sclate.run import Run, RunSummary
-from sclate.sandbox.build import ensure_all
+from sclate.sandbox.build import ensure_all, ensure_harness
 from sclate_adapters.benchmark import ScenarioContext
 from sclate_adapters.events import PlannedEvent
 from sclate_adapters.records import LifeKey
@@ -86,6 +86,7 @@ def run(
         folder = make_folder(config)
         try:
             ensure_all(progress.note)
+            ensure_harness(prepared.agent, progress.note)
         except BaseException:
             shutil.rmtree(folder)  # nothing was lived in it
             raise

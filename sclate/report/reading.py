@@ -150,7 +150,9 @@ class _Reader:
                         damaged += 1
                     else:
                         name = self._name(path)
-                        self.problems.append(f"The last line of {name} is torn: {len(line):,} bytes left out.")
+                        self.problems.append(
+                            f"The last line of {name} is torn: {len(line):,} bytes left out."
+                        )
         if damaged:
             self.problems.append(f"{damaged:,} lines of {self._name(path)} cannot be read and are left out.")
 

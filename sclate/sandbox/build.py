@@ -26,6 +26,7 @@ from docker.errors import ImageNotFound
 from sclate.sandbox import debian
 from sclate.sandbox.assets import Files, digest, read_files
 from sclate.sandbox.engine import Say, build, copy_out, docker_client, explained, pull
+from sclate_adapters.agent import AgentAdapter
 
 BASE = "debian:bookworm-slim"
 AGENT_UID, MEMORY_UID, PROXY_UID = 64001, 64002, 64003
@@ -116,6 +117,30 @@ def ensure_runtime(client: docker.DockerClient, say: Say) -> Path:
                 _write(new / "sclate", own)
                 new.rename(runtime)
     return runtime
+
+
+def ensure_harness(agent: AgentAdapter, say: Say) -> Path | None:
+    """The folder with the harness's program, installed if it is missing; None for one that needs none.
+
+    Its name says nothing of the harness: sandboxes see where their mounts come from.
+    """
+    program = agent.program()
+    if program is None:
+        return None
+    folder = cache_dir() / "harness" / digest({}, program)
+    if folder.is_dir():
+        return folder
+    with _sole_builder(say):
+        if not folder.is_dir():
+            say(f"installing {program}")
+            with _scratch() as scratch:
+                new = scratch / "harness"
+                new.mkdir()
+                new.chmod(0o755)
+                agent.install(new)
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                new.rename(folder)
+    return folder
 
 
 def _heavy_inputs() -> Files:

@@ -41,6 +41,7 @@ from sclate.sandbox.protocol import (
     UnsafeArchive,
     User,
 )
+from sclate_adapters.agent import HARNESS_DIR
 
 PYTHON = "/opt/sclate/bin/python"
 PROGRAMS = "/opt/sclate/sclate"
@@ -203,6 +204,8 @@ class DockerSandbox(Sandbox):
             return f"{options},size={size_mb}m,uid={uid},gid={uid},mode={mode:o}"
 
         read_only = {str(self.spec.runtime): "/opt/sclate", **self._clock_binds}
+        if self.spec.harness is not None:
+            read_only[str(self.spec.harness)] = HARNESS_DIR
         mounts = [
             docker.types.Mount(target, source, type="bind", read_only=False)
             for source, target in self._binds.items()
@@ -408,9 +411,12 @@ class DockerSandbox(Sandbox):
     def _state_limits(self) -> list[str]:
         return ["--max-bytes", str(self._max_bytes), "--max-files", str(MAX_FILES)]
 
-    async def save(self, paths: Sequence[str], user: User) -> SavedTree:
+    async def save(self, paths: Sequence[str], user: User, without: Sequence[str] = ()) -> SavedTree:
         name, path = self._exchange("save.tar")
-        argv = [PYTHON, "-I", f"{PROGRAMS}/statetool.py", "save", *self._state_limits(), *paths]
+        argv = [PYTHON, "-I", f"{PROGRAMS}/statetool.py", "save", *self._state_limits()]
+        for left_out in without:
+            argv += ["--without", left_out]
+        argv += paths
         room = self._max_bytes + MAX_FILES * TAR_OVERHEAD
         try:
             result = await self._run(

@@ -68,6 +68,8 @@ class SandboxSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     workdir: str = "/work"
     zone: str = "UTC"
+    harness: Path | None = None
+    """The folder to mount read-only at `HARNESS_DIR`."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,8 @@ class Sandbox(ABC):
         """Kill every process of a user. Raises `SandboxError` unless all of them are gone."""
 
     @abstractmethod
-    async def save(self, paths: Sequence[str], user: User) -> SavedTree:
-        """Raises `UnsafeArchive` for a tree that cannot be kept."""
+    async def save(self, paths: Sequence[str], user: User, without: Sequence[str] = ()) -> SavedTree:
+        """Raises `UnsafeArchive` for a tree that cannot be kept. `without`: paths that are left out."""
 
     @abstractmethod
     async def restore(self, tar: Path, digest: str, user: User, wipe: Sequence[str] = ()) -> None:

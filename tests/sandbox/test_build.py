@@ -530,6 +530,6 @@ def test_an_unknown_clock_source_is_refused() -> None:
     """A source in which a default sits elsewhere must not build into a library without our changes."""
     module = _clock_build()
     with pytest.raises(ValueError, match="matches 0 times, not once"):
-        module.patched("static int cache_enabled = 2;\n", "")
+        module.patched("static int cache_enabled = 2;\n", "", "")
     with pytest.raises(ValueError, match="matches 2 times, not once"):
-        module.patched("static int cache_enabled = 1;\n" * 2, "")
+        module.patched("static int cache_enabled = 1;\n" * 2, "", "")

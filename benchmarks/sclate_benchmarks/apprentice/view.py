@@ -17,9 +17,12 @@ _MEMORY_BLOCK = re.compile(r"<memory\b[^>]*>(.*?)</memory>", re.S)
 _MEMORY_CONTENTS = re.compile(
     r"Contents of \S*MEMORY\.md[^\n]*:\n(.*?)(?=\nContents of |</system-reminder>|\Z)", re.S
 )
-_MEMORY_DIR = re.compile(r"memory directory\b[^\n/]{0,40}?`?(/[^\s`'\"<>]+)", re.I)
+_MEMORY_DIR = re.compile(r"(?:memory directory|file-based memory)\b[^\n/]{0,40}?`?(/[^\s`'\"<>]+)", re.I)
 _WORK_DIR = re.compile(r"working directory:\s*`?(/[^\s`]+)", re.I)
-_CURRENT = re.compile(r"(?:current date|today'?s date|date)\b[^\n:]*:\s*([^\n]+)", re.I)
+_CURRENT = re.compile(
+    r"(?:current date|today'?s date|date)\b[^\n:]*:\s*([^\n]+)|today'?s date is(?: now)?\s+([^\n]{4,40})",
+    re.I,
+)
 _TODAY_IS = re.compile(r"\btoday is\s+([^.\n—]{4,60})", re.I)
 _PROSE = (".md", ".txt", ".rst")
 
@@ -121,7 +124,7 @@ class View:
     @cached_property
     def memory_dir(self) -> str | None:
         """Where the harness keeps memory, if it names such a place."""
-        for text in (self.request.system, *self._reminders):
+        for text in self._told:
             if m := _MEMORY_DIR.search(text):
                 return m[1].rstrip("/.,;:")
         return None
@@ -130,7 +133,7 @@ class View:
     def memory_text(self) -> str:
         """The memory that the harness loaded into the prompt."""
         parts = [*_MEMORY_BLOCK.findall(self.request.system)]
-        for text in (self.request.system, *self._reminders):
+        for text in self._told:
             parts += _MEMORY_CONTENTS.findall(text)
         return "\n".join(parts)
 
@@ -145,15 +148,15 @@ class View:
     @cached_property
     def work_dir(self) -> str | None:
         """The harness's working directory, if stated."""
-        m = _WORK_DIR.search(self.request.system)
-        return m[1] if m else None
+        found = (_WORK_DIR.search(text) for text in self._told)
+        return next((m[1] for m in found if m), None)
 
     @cached_property
     def now(self) -> Moment:
         """Wall-clock time: the stated current date, else the day that the conversation's first words name."""
         base = date(1970, 1, 1)
-        for text in (self.request.system, *self._reminders):
-            for stated in _CURRENT.findall(text):
+        for text in reversed(self._told):
+            for stated in reversed(["".join(m.groups(default="")) for m in _CURRENT.finditer(text)]):
                 if day := find_day(stated, base):
                     h, mi, s, _ = find_clock(stated) or (9, 0, 0, None)
                     return Moment(day, h, mi, s)
@@ -164,8 +167,12 @@ class View:
         return Moment(base, 9, 0)
 
     @cached_property
-    def _reminders(self) -> tuple[str, ...]:
-        return tuple(r for m in self.request.messages if m.role == "user" for r in _REMINDER.findall(m.text))
+    def _told(self) -> tuple[str, ...]:
+        """What the harness itself says: the system prompt, system messages and reminders, oldest first."""
+        told = [self.request.system]
+        for m in self.request.messages:
+            told += [m.text] if m.role == "system" else _REMINDER.findall(m.text) if m.role == "user" else []
+        return tuple(told)
 
 
 def _words(message: Message) -> str:

@@ -1,0 +1,1 @@
+"""Claude Code, unmodified: its native binary in print mode, stream-json both ways."""
