@@ -30,7 +30,7 @@ GRADER_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/home/agent", "LA
 
 
 class Grading:
-    """Grades for one life; keeps a grader sandbox through each session."""
+    """Grades for one life, in a sandbox of its own that lives as long."""
 
     def __init__(self, life: Life, grader: Grader) -> None:
         self._life = life
@@ -97,7 +97,7 @@ class Grading:
         live = self._life.live_sandbox
         await sandbox.kill_user("agent")
         sandbox.set_offset(self._life.clock.offset_ns())
-        wipe = [workspace.workdir, "/home/agent", "/tmp"]
+        wipe = [workspace.workdir, "/home/agent", "/tmp", "/dev/shm"]
         if live is not None and subject.kind in (SubjectKind.TURN, SubjectKind.TURNS):
             saved = await workspace.save(live)
             try:
@@ -110,7 +110,7 @@ class Grading:
         return sandbox
 
     async def sandbox(self) -> Sandbox:
-        """The grader sandbox, started when first needed."""
+        """The grader sandbox, started when first needed and kept: every copy finds its places wiped."""
         if self._sandbox is None:
             with self._life.clock.freeze("start of the grader sandbox", Charge.SESSIONS):
                 sandbox = self._life.make_sandbox("grader")
@@ -123,7 +123,7 @@ class Grading:
         return self._sandbox
 
     async def close(self) -> None:
-        """At the session's end, and whenever something may hang in it."""
+        """At the life's end, and whenever something may hang in it."""
         if self._sandbox is not None:
             sandbox, self._sandbox = self._sandbox, None
             await sandbox.close()

@@ -12,7 +12,7 @@ import contextlib
 import signal as signals
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,16 @@ class _Open:
     calls: CallReader
     harness: Process | None = None
     stderr: list[bytes] = field(default_factory=list)
+
+
+async def together(*work: Coroutine[Any, Any, None]) -> None:
+    """Do all of it at once; the first failure cancels the others and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for part in work:
+                group.create_task(part)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
 
 
 class Life:
@@ -285,15 +295,15 @@ class Life:
             await self._restore(sandbox, context)
             sandbox.set_offset(self.clock.offset_ns())
             self.log.clock_probed(self.clock.now(), plan.id, await sandbox.probe_clock())
+            launch = self.agent.launch(context)
+            provision = self.agent.provision(context)
+            if provision.files:
+                await sandbox.put_files(provision.files, "agent")
+            if self.environment.commands:
+                commands = {f"/home/agent/bin/{n}": data for n, data in self.environment.commands.items()}
+                await sandbox.put_files(commands, "agent", 0o755)
         finally:
             await proxy
-        launch = self.agent.launch(context)
-        provision = self.agent.provision(context)
-        if provision.files:
-            await sandbox.put_files(provision.files, "agent")
-        if self.environment.commands:
-            commands = {f"/home/agent/bin/{n}": data for n, data in self.environment.commands.items()}
-            await sandbox.put_files(commands, "agent", 0o755)
         session.limit(self.settings.session_s)
         session.hold_time("harness start")
         harness = await sandbox.spawn(
@@ -404,15 +414,14 @@ class Life:
             if opened.calls.damaged:
                 message = f"{opened.calls.damaged} damaged records of calls in session {session_id}"
                 self.log.fault(self.clock.now(), FailureClass.SUBSTRATE, message)
-            await self.workspace.detach()
             durable = self.agent.durable_state(opened.context)
             memory = (*durable.memory, *self.memory.durable_state())
-            for part, paths, without in (("harness", durable.harness, memory), ("memory", memory, ())):
-                if paths:
-                    saved = await sandbox.save(paths, "agent", without)
-                    self._saved[part] = self.store.adopt(saved)
+            await together(
+                self.workspace.detach(),
+                self._save(sandbox, "harness", durable.harness, memory),
+                self._save(sandbox, "memory", memory, ()),
+            )
             self.benchmark.checkpoint(self.hook_context(None, flowing=False))
-            await self.grading.close()
             await self.gateway.close()
             self._open = None
             await sandbox.close()
@@ -436,6 +445,10 @@ class Life:
         if self._stop_at_boundary is not None:
             self.scheduler.stop(self._stop_at_boundary)
         return record
+
+    async def _save(self, sandbox: Sandbox, part: str, paths: Sequence[str], without: Sequence[str]) -> None:
+        if paths:
+            self._saved[part] = self.store.adopt(await sandbox.save(paths, "agent", without))
 
     async def _ask_to_stop(self, opened: _Open, harness: Process) -> None:
         request = opened.session.channel.stop()

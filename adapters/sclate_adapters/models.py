@@ -54,7 +54,8 @@ Part = Annotated[TextPart | ThinkingPart | ToolCallPart | ToolResultPart, Field(
 
 
 class Message(Record):
-    """One entry of a conversation; tool results are parts of a `user` message, as in `messages`."""
+    """One entry of a conversation; tool results are parts of a `user` message, as in `messages`. `system`:
+    what the harness says in the middle of a conversation; the system prompt itself is apart."""
 
     role: Literal["user", "assistant", "system"]
     parts: tuple[Part, ...]

@@ -27,6 +27,7 @@ MAX_OUTPUT = 128 << 20  # of one process in the outbox; what comes after is coun
 HIGH, LOW = 4 << 20, 1 << 20  # unsent bytes at which reading of pipes stops and goes on
 CHUNK = 1 << 16
 ENDING = (signal.SIGTERM, signal.SIGINT)
+STATETOOL = "statetool"  # run by a fork of this process instead of a program: a third of the time
 PR_SET_CHILD_SUBREAPER = 36
 prctl = ctypes.CDLL(None).prctl
 
@@ -201,6 +202,8 @@ class Init:
         ends = {name: os.pipe2(os.O_CLOEXEC) for name in ("stdin", "stdout", "stderr", "exec")}
         source = sink = None
         try:
+            if argv[0] == STATETOOL:
+                load_statetool()
             if stdin_file:
                 source = os.open(f"{EXCHANGE}/{stdin_file}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             if stdout_file:
@@ -478,10 +481,37 @@ def child(argv, env, cwd, uid, stdio, report, oom, tree):
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
         os.chdir(cwd)
+        if argv[0] == STATETOOL:
+            state(argv[1:])
         os.execvpe(argv[0], argv, env)
     except BaseException as error:
         os.write(report, f"{type(error).__name__}: {error}".encode()[:500])
     os._exit(127)
+
+
+def load_statetool():
+    """Loaded when first needed, so that forks have it; PID 1 runs isolated, without its folder on the path."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    if folder not in sys.path:
+        sys.path.append(folder)
+    import statetool
+
+    return statetool
+
+
+def state(argv):
+    """In a fork that has become the agent: never returns. It inherits nothing of PID 1's but its memory, which
+    holds no secret and, since the process changed its uid and ran no other program, cannot be looked into."""
+    code = 1
+    try:
+        os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        code = load_statetool().main(argv)
+        sys.stdout.flush()
+    except SystemExit as end:
+        code = end.code
+    except BaseException as error:
+        os.write(2, f"{type(error).__name__}: {error}".encode(errors="backslashreplace")[:2000])
+    os._exit(code)
 
 
 def table():

@@ -185,7 +185,6 @@ class Capture:
         os.write(self.out, json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
 
-
 class Ready:
     """Says so once the port is bound, or ends the proxy."""
 

@@ -203,7 +203,8 @@ def make_removable(root):
                 os.chmod(path, 0o700)
 
 
-def main():
+def main(argv=None):
+    """Returns the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("action", choices=("save", "restore"))
     parser.add_argument("--max-bytes", type=int, default=1 << 30)
@@ -212,7 +213,7 @@ def main():
     parser.add_argument("--wipe", action="append", default=[])
     parser.add_argument("--replaced-now", action="store_true")
     parser.add_argument("paths", nargs="+")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     os.umask(0o022)
     budget = Budget(args.max_bytes, args.max_files)
     try:
@@ -229,10 +230,10 @@ def main():
             raise
         reason = str(error)  # without a number: a file that shrank while it was read
     else:
-        return
+        return 0
     print(reason[:2000], file=sys.stderr)
-    sys.exit(REFUSED)
+    return REFUSED
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

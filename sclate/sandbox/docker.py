@@ -45,6 +45,7 @@ from sclate_adapters.agent import HARNESS_DIR
 
 PYTHON = "/opt/sclate/bin/python"
 PROGRAMS = "/opt/sclate/sclate"
+STATETOOL = "statetool"  # what init runs in a fork of its own
 START_TIMEOUT_S = 30.0
 ASK_TIMEOUT_S = 20.0
 STATE_TIMEOUT_S = 120.0
@@ -413,7 +414,7 @@ class DockerSandbox(Sandbox):
 
     async def save(self, paths: Sequence[str], user: User, without: Sequence[str] = ()) -> SavedTree:
         name, path = self._exchange("save.tar")
-        argv = [PYTHON, "-I", f"{PROGRAMS}/statetool.py", "save", *self._state_limits()]
+        argv = [STATETOOL, "save", *self._state_limits()]
         for left_out in without:
             argv += ["--without", left_out]
         argv += paths
@@ -440,7 +441,7 @@ class DockerSandbox(Sandbox):
     async def _restore(
         self, name: str, path: Path, user: User, wipe: Sequence[str], roots: Sequence[str], *options: str
     ) -> None:
-        argv = [PYTHON, "-I", f"{PROGRAMS}/statetool.py", "restore", *self._state_limits(), *options]
+        argv = [STATETOOL, "restore", *self._state_limits(), *options]
         for root in wipe:
             argv += ["--wipe", root]
         try:

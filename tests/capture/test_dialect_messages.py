@@ -88,13 +88,23 @@ def test_a_request_is_read_whole() -> None:
     assert request.raw == WIRE_REQUEST
 
 
+def test_what_a_harness_says_between_messages_is_kept_in_its_place() -> None:
+    """Protects mid-conversation system messages: a change of date comes as one."""
+    said = {"role": "system", "content": "Today's date is now 2031-03-04."}
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}, said]}
+    assert [(m.role, m.text) for m in messages.parse_request(body).messages] == [
+        ("user", "hi"),
+        ("system", "Today's date is now 2031-03-04."),
+    ]
+
+
 @pytest.mark.parametrize(
     "body",
     [
         {},
         {"model": "m"},
         {"model": "m", "messages": []},
-        {"model": "m", "messages": [{"role": "system", "content": "x"}]},
+        {"model": "m", "messages": [{"role": "tool", "content": "x"}]},
         {"model": "m", "messages": 3},
     ],
 )
