@@ -29,8 +29,9 @@ from sclate_adapters.errors import PrerequisiteError
 from sclate_adapters.events import EventSource
 from sclate_adapters.judgments import Grader, GradingPolicy, Judgment, Subject, SubjectKind
 from sclate_adapters.sources import GradingSource, HookSource, TimedHook, TurnPlan, UserInputSource
-from sclate_benchmarks.metaclaw.data import SOURCE, Dataset, Day, Round, load
+from sclate_benchmarks.metaclaw.data import PUBLISHED, SOURCE, Dataset, Day, Round, load
 from sclate_benchmarks.metaclaw.grader import RoundGrader, script_files
+from sclate_benchmarks.metaclaw.rules import rules_of
 
 ADD_DAY = "add_day"
 FEEDBACK_MARK = "[Previous Feedback]"
@@ -38,6 +39,9 @@ NO_JUDGMENT = "There is no judgment of the last answer."
 """Stands where grading itself failed: the agent is told nothing, and the result is missing."""
 GRADE_MARGIN_S = 90.0
 """Real seconds beyond a command's own limit: a copy of the workspace and the sandbox's start."""
+
+METRICS = ("iou", "precision", "recall", "f1", "exact_match", "passed")
+"""What upstream calls metrics: `passed` of file rounds, the others of choice rounds."""
 
 
 class MetaClawOptions(BaseModel):
@@ -85,7 +89,8 @@ class MetaClawBenchmark(BenchmarkAdapter):
         licence="MIT",
         citation="MetaClaw-Bench, aiming-lab/MetaClaw",
         unit="day",
-        variants=("full", "small"),
+        variants=tuple(PUBLISHED),
+        splits=("all", *PUBLISHED),
     )
     zone: ClassVar[str] = "Asia/Shanghai"
     options_model: ClassVar[type[MetaClawOptions]] = MetaClawOptions
@@ -114,7 +119,7 @@ class MetaClawBenchmark(BenchmarkAdapter):
     # --- what there is ----------------------------------------------------------------------------------
 
     def scenarios(self, split: str, limit: int | None, seed: int) -> Iterable[Scenario]:
-        """One scenario: the first `limit` days."""
+        """One scenario: the first `limit` days. The split `full` or `small` wants that variant, whole."""
         if split not in self.metadata.splits:
             raise PrerequisiteError(
                 f"no split {split!r}", "it selects scenarios", f"one of {', '.join(self.metadata.splits)}"
@@ -122,15 +127,25 @@ class MetaClawBenchmark(BenchmarkAdapter):
         if limit is not None and limit < 1:
             raise PrerequisiteError(f"limit {limit}", "it counts days from the first on", "give 1 or more")
         dataset = self.dataset
+        if split in PUBLISHED:
+            dataset.require(split)
         days = dataset.days[:limit]
         first = "" if len(days) == len(dataset.days) else f"-first{len(days)}"
         rounds = sum(len(day.rounds) for day in days)
+        chosen = [
+            f"{name} {value}" for name, value in self.settings.model_dump(exclude_defaults=True).items()
+        ]
         yield Scenario(
             id=f"{self.name()}{first}",
             start_ns=days[0].start_ns,
             zone=self.zone,
-            title="; ".join((f"{len(days)} workdays, {rounds} rounds", *self.notes())),
-            data={"days": len(days), "rounds": rounds, "digest": self.digest()},
+            title="; ".join((f"{len(days)} workdays, {rounds} rounds", *chosen, *self.notes())),
+            data={
+                "days": len(days),
+                "rounds": rounds,
+                "digest": self.digest(),
+                "options": self.settings.model_dump(),
+            },
         )
 
     def name(self) -> str:
@@ -227,26 +242,34 @@ class MetaClawBenchmark(BenchmarkAdapter):
     def figures(self, scenario: Scenario, judgments: Sequence[Judgment]) -> dict[str, float | None]:
         """Over judged rounds: `exact_pass_accuracy` (exact passes) and `upstream_score` (partial scores).
 
-        Both also by kind (`/file_check`, `/multi_choice`) and by day (`/day01`), and with what a careful
-        reader would have read in place of the first box (`careful_exact_pass_accuracy`). `rounds_missing`
-        counts rounds without a judgment.
+        Both, and `rounds_judged`, also by kind (`/file_check`, `/multi_choice`), by day (`/day01`) and by
+        rule (`/rule:P1`; a round counts under each rule that it depends on). `mean_metric/...` are the
+        further averages of upstream's report, over all rounds: a metric that a round lacks counts as 0.
+        `careful_exact_pass_accuracy` has what a careful reader would have read in place of the first box.
+        `rounds_missing` counts rounds without a judgment.
         """
         judged = {j.subject.key: j for j in judgments if j.score is not None}
         groups: dict[str, list[Judgment]] = {"": []}
-        for key, one in self.rounds(scenario):
-            for group in ("", f"/{one.type}", f"/{key.partition('/')[0]}"):
-                groups.setdefault(group, [])
-                if key in judged:
-                    groups[group].append(judged[key])
+        for day in self.days(scenario):
+            for one in day.rounds:
+                judgment = judged.get(f"{day.id}/{one.id}")
+                rules = (f"/rule:{rule}" for rule in sorted(rules_of(one, day.tags)))
+                for group in ("", f"/{one.type}", f"/{day.id}", *rules):
+                    members = groups.setdefault(group, [])
+                    if judgment is not None:
+                        members.append(judgment)
+        everything = groups[""]
         figures: dict[str, float | None] = {}
         for group, members in groups.items():
             figures[f"exact_pass_accuracy{group}"] = _mean([float(bool(j.passed)) for j in members])
             figures[f"upstream_score{group}"] = _mean([j.score or 0.0 for j in members])
+            figures[f"rounds_judged{group}"] = float(len(members))
+        for name in METRICS:
+            figures[f"mean_metric/{name}"] = _mean([j.figures.get(name, 0.0) for j in everything])
         figures["careful_exact_pass_accuracy"] = _mean(
-            [j.figures.get("careful_exact", float(bool(j.passed))) for j in groups[""]]
+            [j.figures.get("careful_exact", float(bool(j.passed))) for j in everything]
         )
-        figures["rounds_judged"] = float(len(groups[""]))
-        figures["rounds_missing"] = float(scenario.data["rounds"] - len(groups[""]))
+        figures["rounds_missing"] = float(scenario.data["rounds"] - len(everything))
         return figures
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from hashlib import sha256
@@ -24,7 +25,11 @@ from sclate_adapters.base import JsonDict, SimNs
 from sclate_adapters.errors import DataError
 
 SOURCE = "MetaClaw-Bench comes from the repository aiming-lab/MetaClaw, folder benchmark/data/metaclaw-bench"
-VARIANTS = {(30, 346): "full", (12, 61): "small"}
+PUBLISHED = {
+    "full": Counter(days=30, rounds=346, file_check=224, multi_choice=122),
+    "small": Counter(days=12, rounds=61, file_check=36, multi_choice=25),
+}
+"""What each variant holds as published; days are called day01, day02, ..."""
 DAY_FOLDER = re.compile(r"day\d+")
 
 
@@ -123,17 +128,62 @@ class Dataset(BaseModel):
         return sum(len(day.rounds) for day in self.days)
 
     @property
+    def size(self) -> Counter[str]:
+        """How many days, rounds, and rounds of each type."""
+        types = Counter[str](one.type for day in self.days for one in day.rounds)
+        return types + Counter(days=len(self.days), rounds=self.rounds)
+
+    @property
     def variant(self) -> str:
-        """`full`, `small`, or `custom` for any other number of days and rounds."""
-        return VARIANTS.get((len(self.days), self.rounds), "custom")
+        """`full`, `small`, or `custom` for any other size."""
+        return next((name for name, size in PUBLISHED.items() if size == self.size), "custom")
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know about this folder although nothing is wrong with it."""
+        """What a user should know about this folder although it can be run."""
+        notes = []
+        if self.variant == "custom":
+            known = " or ".join(f"{_said(size)} ({name})" for name, size in PUBLISHED.items())
+            notes.append(f"{_said(self.size)}; as published it has {known}")
+        if missing := self.missing_inputs():
+            notes.append(f"inputs that questions want changed are missing: {', '.join(missing)}")
+        return tuple(notes)
+
+    def missing_inputs(self) -> list[str]:
+        """Files that a backup check names and that no day brings, so that its round cannot be passed."""
+        named = {
+            path
+            for day in self.days
+            for one in day.rounds
+            if one.check is not None
+            for path in re.findall(r"check_backup\.py (day\d+/\S+)", one.check.command)
+        }
+        base = self.root / "workspaces" / "shared"
+        return sorted(path for path in named if not (base / path).is_file())
+
+    def require(self, variant: str) -> None:
+        """Refuse a folder that is not this variant, whole.
+
+        Raises:
+            DataError: says how it differs.
+        """
+        if self.variant == variant:
+            return
         if self.variant != "custom":
-            return ()
-        known = " or ".join(f"{d} days and {r} rounds ({name})" for (d, r), name in VARIANTS.items())
-        return (f"{len(self.days)} days and {self.rounds} rounds; as published it has {known}",)
+            raise DataError(
+                f"{self.root} is the {self.variant} variant, not {variant}",
+                f"split {variant} was asked for",
+                f"give --split {self.variant}, or --data with the folder of the {variant} variant. {SOURCE}",
+            )
+        wanted = PUBLISHED[variant]
+        have = {day.id for day in self.days}
+        lost = [d for n in range(wanted["days"]) if (d := f"day{n + 1:02}") not in have]
+        why = f"it has {_said(self.size)}, as published {_said(wanted)}"
+        raise DataError(
+            f"{self.root} is not the {variant} variant of MetaClaw-Bench",
+            why + (f"; missing: {', '.join(lost)}" if lost else ""),
+            f"fetch the folder anew, or give --split all to run it as it is. {SOURCE}",
+        )
 
     def root_files(self) -> dict[str, bytes]:
         """What the workspace holds from the first day on: everything but the days' folders."""
@@ -169,8 +219,9 @@ def load(root: Path) -> Dataset:
     """
     top = root / "all_tests.json"
     if not top.is_file():
-        nested = next(root.rglob("all_tests.json"), None) if root.is_dir() else None
-        hint = f"give --data {nested.parent}" if nested else f"give the folder that holds it. {SOURCE}"
+        below = [found for depth in range(1, 5) for found in root.glob("*/" * depth + "all_tests.json")]
+        nested = [f"--data {found.parent}" for found in sorted(below)]
+        hint = f"give {' or '.join(nested)}" if nested else f"give the folder that holds it. {SOURCE}"
         raise DataError(f"no all_tests.json in {root}", "it names the days", hint)
     for folder in ("eval", "openclaw_state/agents", "workspaces/shared"):
         if not (root / folder).is_dir():
@@ -251,6 +302,8 @@ def _session(path: Path) -> dict[str, Any]:
         try:
             record = json.loads(line)
             if record["type"] == "session":
+                if record.get("id", path.stem) != path.stem:
+                    raise ValueError(f"it is the session {record['id']}")
                 start = _instant(record["timestamp"])
             elif record["type"] == "message":
                 message = record["message"]
@@ -271,6 +324,11 @@ def _instant(text: str) -> SimNs:
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     return round(moment.timestamp() * 1000) * (NS_PER_S // 1000)
+
+
+def _said(size: Counter[str]) -> str:
+    kinds = f"{size['file_check']} file_check, {size['multi_choice']} multi_choice"
+    return f"{size['days']} days and {size['rounds']} rounds ({kinds})"
 
 
 def _unique(path: Path, what: str, ids: list[str]) -> None:

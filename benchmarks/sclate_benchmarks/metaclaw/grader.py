@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 
 from sclate_adapters.base import JsonDict
-from sclate_adapters.judgments import GradeContext, Grader, Judgment, Subject
+from sclate_adapters.judgments import CommandResult, GradeContext, Grader, Judgment, Subject
 from sclate_benchmarks.metaclaw.data import Choice, Feedback, FileCheck, Round
 
 REMINDER = "Keep this in mind as you continue with the next task."
@@ -80,9 +80,9 @@ def read_choice_with_care(answer: str, options: Mapping[str, str]) -> frozenset[
 
 
 def score_choice(selected: frozenset[str] | None, choice: Choice) -> dict[str, float]:
-    """Upstream's figures: `score, iou, precision, recall, f1, exact`; without an answer all are 0."""
+    """Upstream's figures: `score, iou, precision, recall, f1, exact_match`; without an answer all are 0."""
     if selected is None:
-        return dict.fromkeys(("score", "iou", "precision", "recall", "f1", "exact"), 0.0)
+        return dict.fromkeys(("score", "iou", "precision", "recall", "f1", "exact_match"), 0.0)
     right, wrong = len(selected & choice.answer), len(selected - choice.answer)
     missed = len(choice.answer) - right
     precision, recall = right / len(selected), right / len(choice.answer)
@@ -92,7 +92,7 @@ def score_choice(selected: frozenset[str] | None, choice: Choice) -> dict[str, f
         "precision": precision,
         "recall": recall,
         "f1": 2 * precision * recall / (precision + recall) if right else 0.0,
-        "exact": float(selected == choice.answer),
+        "exact_match": float(selected == choice.answer),
     }
 
 
@@ -174,14 +174,13 @@ class RoundGrader(Grader):
         done = await ctx.run(
             ["/bin/sh", "-c", prepare + check.command], timeout_s=check.timeout, env=CHECK_ENV
         )
-        stdout = done.stdout.decode("utf-8", "replace")
-        passed = done.rc == check.expect_exit and _as_expected(stdout, check)
+        passed = done.rc == check.expect_exit and _as_expected(done, check)
         evidence: JsonDict = {
             "type": "file_check",
             "command": check.command,
             "exit": done.rc,
             "timed_out": done.timed_out,
-            "stdout": stdout[-EVIDENCE_CHARS:],
+            "stdout": done.stdout.decode("utf-8", "replace")[-EVIDENCE_CHARS:],
             "stderr": done.stderr.decode("utf-8", "replace")[-EVIDENCE_CHARS:],
         }
         return Judgment(
@@ -190,14 +189,21 @@ class RoundGrader(Grader):
             passed=passed,
             feedback=file_feedback(passed, feedback),
             evidence=evidence,
-            figures={"exact": float(passed)},
+            figures={"passed": float(passed)},
             grader=self.name,
         )
 
 
-def _as_expected(stdout: str, check: FileCheck) -> bool:
+def _as_expected(done: CommandResult, check: FileCheck) -> bool:
+    """Whether the output is text, and as expected. Upstream reads both streams as text and fails the round
+    where they are none; line ends of any kind count as newlines."""
+    try:
+        stdout, _ = (stream.decode("utf-8") for stream in (done.stdout, done.stderr))
+    except UnicodeDecodeError:
+        return False
     if check.expect_stdout is None:
         return True
+    stdout = stdout.replace("\r\n", "\n").replace("\r", "\n")
     if check.expect_stdout_regex:
         return re.search(check.expect_stdout, stdout) is not None
     return check.expect_stdout in stdout

@@ -114,6 +114,47 @@ def test_a_fresh_workspace_has_one_day_as_upstream(root: Path, tmp_path: Path) -
     assert [j.passed for j in life.judgments] == [False, True, False, False]
 
 
+def test_a_fresh_workspace_brings_pristine_files_each_day(root: Path, tmp_path: Path) -> None:
+    """Also where the agent changed, removed or linked what had been there."""
+
+    def vandal(delivery: Delivery, workspace: Path) -> str:
+        if delivery.turn == "day01/r1":
+            put(workspace, {"USER.md": b"changed", "day02/input.txt": b"planted", "done.log": b"kept"})
+            (workspace / "refs/terms.md").unlink()
+            (workspace / "day01/input.txt").unlink()
+            (workspace / "day03").symlink_to("/")
+        return ""
+
+    seen: dict[str, dict[str, bytes]] = {}
+
+    def look(delivery: Delivery, workspace: Path) -> str:
+        seen.setdefault(delivery.session, tree(workspace))
+        return vandal(delivery, workspace)
+
+    live(root, tmp_path, look, workspace="fresh")
+    root_files = {"USER.md": b"The user.\n", "refs/terms.md": b"Terms.\n"}
+    assert seen["day01"] == {**root_files, "day01/input.txt": b"input of day01\n"}
+    assert seen["day02"] == {**root_files, "day02/input.txt": b"input of day02\n"}
+
+
+def test_options_are_recorded_with_the_scenario(root: Path) -> None:
+    for options, title in (({}, "2 workdays, 4 rounds; 2 days"), ({"workspace": "fresh"}, "workspace fresh")):
+        (scenario,) = MetaClawBenchmark(root, options).scenarios("all", None, 0)
+        assert scenario.data["options"] == {"workspace": "carry", "graders": "hidden", **options}
+        assert title in scenario.title
+
+
+@pytest.mark.data
+def test_a_split_is_a_variant(root: Path) -> None:
+    small = MetaClawBenchmark(PUBLISHED / "metaclaw-bench-small")
+    (scenario,) = small.scenarios("small", 3, 0)
+    assert (scenario.id, scenario.data["days"]) == ("metaclaw-small-first3", 3)
+    with pytest.raises(PrerequisiteError, match="give --split small"):
+        list(small.scenarios("full", None, 0))
+    with pytest.raises(PrerequisiteError, match="not the full variant"):
+        list(MetaClawBenchmark(root).scenarios("full", None, 0))
+
+
 def test_graders_are_seen_only_when_asked_for(root: Path, tmp_path: Path) -> None:
     live(root, tmp_path, worker, graders="visible")
     assert "scripts/check_iso8601.py" in tree(tmp_path / "work")
@@ -134,6 +175,21 @@ def test_both_figures_are_named_apart_also_by_day(root: Path, tmp_path: Path) ->
     assert figures["exact_pass_accuracy/file_check"] == 1 / 2
     assert figures["careful_exact_pass_accuracy"] == 3 / 4
     assert figures["rounds_missing"] == 0
+
+
+def test_figures_by_rule_have_their_number_of_rounds(root: Path, tmp_path: Path) -> None:
+    """day01/r1 checks instants (failed), day02/r1 names (passed); no text of the choice rounds names a rule."""
+    life = live(root, tmp_path, worker)
+    figures = life.adapter.figures(life.scenario, life.judgments)
+    rules = {name: value for name, value in figures.items() if "/rule:" in name}
+    assert rules == {
+        "exact_pass_accuracy/rule:P1": 0.0,
+        "upstream_score/rule:P1": 0.0,
+        "rounds_judged/rule:P1": 1.0,
+        "exact_pass_accuracy/rule:P2": 1.0,
+        "upstream_score/rule:P2": 1.0,
+        "rounds_judged/rule:P2": 1.0,
+    }
 
 
 def test_a_round_without_a_judgment_is_missing_and_not_zero(root: Path) -> None:

@@ -144,6 +144,7 @@ FAULTS: list[tuple[str, Callable[[Path], Any], list[str]]] = [
         rounds(lambda d: d[1]["eval"].update(answer=["E"])),
         ["round r2", "['E']"],
     ),
+    ("a number for an answer", rounds(lambda d: d[1]["eval"].update(answer=[3])), ["round r2", "answer"]),
     ("no answer", rounds(lambda d: d[1]["eval"].update(answer=[])), ["round r2", "answer"]),
     (
         "an option of two letters",
@@ -166,6 +167,21 @@ FAULTS: list[tuple[str, Callable[[Path], Any], list[str]]] = [
         "a truncated session",
         lambda r: _session(r, lambda lines: lines.append('{"type"')),
         ["day02_x.jsonl", "line 4"],
+    ),
+    (
+        "another session's file",
+        lambda r: _session(r, lambda lines: lines.__setitem__(0, lines[0].replace("day02_x", "day01_x"))),
+        ["day02_x.jsonl", "line 1", "the session day01_x"],
+    ),
+    (
+        "a date that does not exist",
+        lambda r: _session(r, lambda lines: lines.__setitem__(0, lines[0].replace("03-17", "02-29"))),
+        ["day02_x.jsonl", "line 1", "day"],
+    ),
+    (
+        "a session without an instant",
+        lambda r: _session(r, lambda lines: lines.__setitem__(0, '{"type": "session"}')),
+        ["day02_x.jsonl", "line 1", "timestamp"],
     ),
     (
         "an instant without a zone",
@@ -196,6 +212,47 @@ def test_a_fault_is_named_with_its_place(root: Path, damage: Callable[[Path], An
 def test_a_folder_above_the_data_is_pointed_to_it(root: Path) -> None:
     with pytest.raises(DataError, match=f"give --data {root}"):
         load(root.parent)
+
+
+def test_folders_below_are_all_named(root: Path) -> None:
+    shutil.copytree(root, root.parent / "bench-small")
+    with pytest.raises(DataError, match=f"give --data {root} or --data {root}-small"):
+        load(root.parent)
+
+
+def test_inputs_that_questions_want_changed_must_be_there(root: Path) -> None:
+    def ask(path: str) -> Callable[[Any], None]:
+        command = f"python scripts/check_backup.py {path} && true"
+        return lambda data: data["rounds"][0]["eval"].update(command=command)
+
+    edit(root / "eval/day02/questions.json", ask("day02/config.py"))
+    assert "missing: day02/config.py" in load(root).notes[-1]
+    edit(root / "eval/day02/questions.json", ask("day02/input.txt"))
+    assert load(root).missing_inputs() == []
+
+
+def test_a_variant_that_is_asked_for_must_be_whole(root: Path) -> None:
+    with pytest.raises(DataError, match="not the small variant") as caught:
+        load(root).require("small")
+    assert "2 days and 4 rounds (2 file_check, 2 multi_choice)" in caught.value.why
+    assert "missing: day03, day04, day05" in caught.value.why
+    assert "--split all" in caught.value.fix
+
+
+@pytest.mark.data
+def test_a_day_or_a_round_that_is_missing_is_noticed(tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(PUBLISHED / "metaclaw-bench-small", tmp_path / "small"))
+    load(copy).require("small")
+    with pytest.raises(DataError, match="is the small variant, not full"):
+        load(copy).require("full")
+    edit(copy / "eval/day03/questions.json", lambda d: d["rounds"].pop(0))
+    with pytest.raises(
+        DataError, match=r"60 rounds \(35 file_check, 25 multi_choice\), as published 12 days"
+    ):
+        load(copy).require("small")
+    edit(copy / "all_tests.json", lambda d: d["test"].pop(4))
+    with pytest.raises(DataError, match="missing: day05\n"):
+        load(copy).require("small")
 
 
 @pytest.mark.data

@@ -86,14 +86,14 @@ def test_the_partial_score_is_upstreams(selected: str | None, score: float, iou:
     figures = score_choice(None if selected is None else frozenset(selected), CHOICE)
     assert figures["score"] == pytest.approx(score)
     assert figures["iou"] == pytest.approx(iou)
-    assert figures["exact"] == exact
+    assert figures["exact_match"] == exact
 
 
 @given(st.sets(st.sampled_from("ABCD"), min_size=1), st.sets(st.sampled_from("ABCDXYZ"), min_size=1))
 def test_scores_keep_their_laws(answer: set[str], selected: set[str]) -> None:
     figures = score_choice(frozenset(selected), Choice(options=OPTIONS, answer=frozenset(answer)))
     assert figures["score"] == 1 - len(answer ^ selected) / 4
-    assert (figures["score"] == 1) == (figures["exact"] == 1) == (answer == selected)
+    assert (figures["score"] == 1) == (figures["exact_match"] == 1) == (answer == selected)
     assert all(0 <= figures[k] <= 1 for k in ("iou", "precision", "recall", "f1"))
 
 
@@ -158,6 +158,16 @@ def test_a_command_over_its_time_fails_the_round(tmp_path: Path) -> None:
     judgment = judge(grader("sleep 20", timeout=0.3), tmp_path, "day01/r1")
     assert judgment.passed is False
     assert judgment.evidence["timed_out"]
+
+
+def test_evidence_is_bounded_and_keeps_what_was_printed(tmp_path: Path) -> None:
+    """Control bytes, markup and half a character reach the record as text; who shows it must escape it."""
+    hostile = "</script>[/red]\\x1b]0;P3\\x07\\0\\xe2\\x82"
+    program = f"import sys; sys.stdout.buffer.write(b'a' * 3000000 + b'{hostile}'); sys.exit(1)"
+    judgment = judge(grader(f'python -c "{program}"'), tmp_path, "day01/r1")
+    assert judgment.evidence["stdout"].endswith("</script>[/red]\x1b]0;P3\x07\0\ufffd")
+    assert len(judgment.model_dump_json()) < 10_000
+    assert judgment.failure is None
 
 
 def test_judging_leaves_the_workspace_as_it_was(tmp_path: Path) -> None:
