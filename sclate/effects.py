@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -132,18 +132,15 @@ class EffectRunner:
     async def _await_wakeup(self, effect: AwaitWakeup) -> EventEnd:
         scheduler = self._life.scheduler
         now = scheduler.timeline.now_ns
-        if effect.until is Wakeup.ALARM:
-            if effect.alarm_ns is None or effect.alarm_ns > now + effect.sim_timeout_ns:
-                await scheduler.sleep_until(now + effect.sim_timeout_ns)
-                return EventEnd(outcome=Outcome.EXPIRED, reason="no alarm within the simulated deadline")
-            await scheduler.sleep_until(effect.alarm_ns)
-            return EventEnd(outcome=Outcome.DONE)
         session = self._life.session_of(effect.session)
         if session is None:
             return failed(FailureClass.SUBSTRATE, f"session {effect.session} is not open")
+        if effect.until is Wakeup.ALARM:
+            return await self._await_alarm(session, effect, now)
         reached = session.alive if effect.until is Wakeup.ALIVE else session.settled
         if not reached:
-            await self._await_session(session, effect, now)
+            waiting = session.on_alive if effect.until is Wakeup.ALIVE else session.on_settled
+            await self._await_session(waiting, effect, now)
         if session.failure is not None:
             self._life.session_failed(session)
             return failed(*session.failure)
@@ -154,14 +151,26 @@ class EffectRunner:
             return EventEnd(outcome=Outcome.EXPIRED, reason=message)
         return EventEnd(outcome=Outcome.DONE)
 
-    async def _await_session(self, session: LiveSession, effect: AwaitWakeup, now: int) -> None:
-        """Park until the session says so or one of the deadlines passes."""
+    async def _await_alarm(self, session: LiveSession, effect: AwaitWakeup, now: int) -> EventEnd:
+        """Let time flow, so that the harness's own schedule can ring."""
+        rang = session.take_early_alarm()
+        if not rang:
+            with self._life.clock.flow(f"an alarm of the agent's own in session {effect.session}"):
+                rang = await self._await_session(session.on_alarm, effect, now)
+        if not rang:
+            return EventEnd(outcome=Outcome.EXPIRED, reason="the harness did not ring")
+        return EventEnd(outcome=Outcome.DONE)
+
+    async def _await_session(
+        self, waiting: list[Callable[[], None]] | list[Callable[[bool], None]], effect: AwaitWakeup, now: int
+    ) -> Any:
+        """Park until the session says so or one of the deadlines passes; returns what it says."""
         parking = Parking(self._life.scheduler)
-        (session.on_alive if effect.until is Wakeup.ALIVE else session.on_settled).append(parking.wake)
+        waiting.append(parking.wake)
         sim = self._life.scheduler.call_at(now + effect.sim_timeout_ns, parking.wake)
         real = asyncio.get_running_loop().call_later(effect.real_timeout_s, parking.wake)
         try:
-            await parking.wait()
+            return await parking.wait()
         finally:
             sim.cancelled = True
             real.cancel()

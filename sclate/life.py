@@ -409,6 +409,8 @@ class Life:
                 await sandbox.kill_user("memory")
                 await self._open_watch
             session.close()
+            for path in session.channel.stores():
+                session.read_store(path, await sandbox.read_file(path, "agent"))
             await sandbox.kill_user("proxy")
             self._log_calls(opened.calls.rest(None))
             if opened.calls.damaged:

@@ -2,7 +2,8 @@
 
 Signals become facts on the timeline here. A turn runs from its first sign to its *settling*: the harness
 says that it is idle, no model call is in flight, no background task is outstanding and nothing that was
-delivered waits to be consumed. While a turn lasts, simulated time flows.
+delivered waits to be consumed. Turns that follow one another without idleness have a record each and settle
+together. While a turn lasts, simulated time flows.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class _Turn:
     deliveries: list[Delivery] = field(default_factory=list)
     text: str = ""
     stop: str = ""
+    finished: bool = False
     failure: FailureClass | None = None
     message: str = ""
 
@@ -88,6 +90,8 @@ class LiveSession:
         """No turn is in progress and nothing waits to be consumed."""
         self.on_alive: list[Callable[[], None]] = []
         self.on_settled: list[Callable[[], None]] = []
+        self.on_alarm: list[Callable[[bool], None]] = []
+        self._rang_early = False  # a schedule of the harness's own rang before anybody waited for it
         self.turns = 0
         self.failure: tuple[FailureClass, str] | None = None
         self.stopping = False
@@ -100,6 +104,7 @@ class LiveSession:
         self._calls_before = 0
         self._flow: Lease | None = None
         self._turn: _Turn | None = None
+        self._ended: list[TurnRecord] = []  # turns that another followed before the agent was idle
         self._unconsumed: dict[str, tuple[Delivery, Parking]] = {}
         self._background: set[str] = set()
         self._idle = False
@@ -161,6 +166,11 @@ class LiveSession:
             for signal in self.channel.decode(stream, line):
                 self._scheduler.arrive(partial(self._on_signal, signal))
 
+    def read_store(self, path: str, data: bytes | None) -> None:
+        """A file of the harness's own, as the session left it."""
+        for signal in self.channel.read_store(path, data):
+            self._scheduler.arrive(partial(self._on_signal, signal))
+
     def on_exit(self, rc: int) -> None:
         """The harness process ended."""
         self._scheduler.arrive(lambda: self._on_exit(rc))
@@ -181,13 +191,16 @@ class LiveSession:
                 self.let_time_go()
                 board.publish(Topic.SESSION_OPEN, self.plan.id, self.plan)
         elif isinstance(signal, TurnStarted):
-            self._begin(signal.trigger)
+            self._end_finished()
+            self._begin(signal.trigger).trigger = signal.trigger
+            if signal.trigger == "alarm":
+                self._rang()
         elif isinstance(signal, Consumed):
             for delivery_id in signal.ids:
                 self._consume(delivery_id)
         elif isinstance(signal, TurnFinished):
             turn = self._begin("unknown")
-            turn.text, turn.stop = signal.text, signal.stop
+            turn.text, turn.stop, turn.finished = signal.text, signal.stop, True
         elif isinstance(signal, BackgroundTask):
             (self._background.add if signal.running else self._background.discard)(signal.id)
             if signal.running:
@@ -217,6 +230,7 @@ class LiveSession:
         delivery, consumed = self._unconsumed.pop(delivery_id, (None, None))
         if delivery is None or consumed is None:
             return  # the harness acknowledges twice, or something that it made itself
+        self._end_finished()
         self._begin("user").deliveries.append(delivery)
         self._log.delivery(delivery, DeliveryState.DELIVERED)
         if delivery.turn is not None:
@@ -233,7 +247,24 @@ class LiveSession:
         if self._turn is not None and self._turn.failure is None:
             self._turn.failure, self._turn.message = failure, message
 
+    def _end_finished(self) -> None:
+        """A turn that the harness has ended is over when the next begins; both settle when it is idle."""
+        if self._turn is not None and self._turn.finished:
+            self._ended.append(self._end(self._turn))
+
     def _settle(self, turn: _Turn) -> None:
+        ended, self._ended = [*self._ended, self._end(turn)], []
+        self._stop_deadline()
+        for record in ended:
+            for key in dict.fromkeys(
+                [record.key, *(d.turn for d in record.deliveries if d.turn is not None)]
+            ):
+                settled = record.model_copy(update={"key": key})
+                self._scheduler.board.publish(Topic.TURN_SETTLED, key, settled)
+        self._now_settled()
+        self.let_time_go()
+
+    def _end(self, turn: _Turn) -> TurnRecord:
         self._turn = None
         self.turns += 1
         keys = [d.turn for d in turn.deliveries if d.turn is not None]
@@ -251,12 +282,20 @@ class LiveSession:
             failure=turn.failure,
             failure_message=turn.message,
         )
-        self._stop_deadline()
         self._log.turn(record)
-        for key in dict.fromkeys([record.key, *keys]):
-            self._scheduler.board.publish(Topic.TURN_SETTLED, key, record.model_copy(update={"key": key}))
-        self._now_settled()
-        self.let_time_go()
+        return record
+
+    def take_early_alarm(self) -> bool:
+        """Whether an alarm of the harness's own rang before anybody waited for one."""
+        rang, self._rang_early = self._rang_early, False
+        return rang
+
+    def _rang(self, rang: bool = True) -> None:
+        """Tell all who wait: due at one instant, several alarms may be one turn."""
+        callbacks, self.on_alarm = self.on_alarm, []
+        self._rang_early = rang and not callbacks
+        for callback in callbacks:
+            callback(rang)
 
     def _now_alive(self) -> None:
         self.alive = True
@@ -289,11 +328,13 @@ class LiveSession:
             consumed.wake(DeliveryState.UNCERTAIN)
         self._now_alive()
         self._now_settled()
+        self._rang(False)
         self._stop_deadline()
         self.let_time_go()
 
     def close(self) -> None:
         """The session is shut down: what still waits will not come."""
+        self._rang(False)
         if self._session_deadline is not None:
             self._session_deadline.cancel()
         if not self.settled:

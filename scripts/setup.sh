@@ -71,6 +71,14 @@ stop_docker() {
   [ -n "${DOCKERD_PID:-}" ] && kill "$DOCKERD_PID" 2>/dev/null && wait "$DOCKERD_PID" 2>/dev/null || true
 }
 
+# The browser in which the tests look at the report's page.
+ensure_chromium() {
+  command -v chromium >/dev/null && return
+  may_install || die "chromium is missing" "tests look at the report in a real browser" \
+    "apt-get install chromium (or, as root on Debian: SCLATE_INSTALL=1 $0, which installs it)"
+  apt_install chromium fonts-dejavu-core
+}
+
 ensure_images() {
   if may_install && ! command -v debootstrap >/dev/null && ! "$VENV/bin/python" -c \
     'import docker; docker.from_env().images.get("debian:bookworm-slim")' >/dev/null 2>&1; then

@@ -109,6 +109,14 @@ class AgentChannel(ABC):
     def stop(self) -> StopRequest:
         return StopRequest()
 
+    def stores(self) -> tuple[str, ...]:
+        """Files of the harness's own, by absolute path, that are read when a session has ended."""
+        return ()
+
+    def read_store(self, path: str, data: bytes | None) -> Iterable[Signal]:
+        """Signals in what such a file holds at last; None where there is none. The agent can write it."""
+        return ()
+
 
 class AgentAdapter(ABC):
     """Entry-point group `sclate.agents`. Nothing of the harness is patched."""

@@ -84,6 +84,8 @@ class AsyncReserve(Record):
 
 
 class Wakeup(StrEnum):
+    """`ALARM`: the harness begins a turn by its own schedule; time flows for it until it does."""
+
     ALIVE = "alive"
     IDLE = "idle"
     ALARM = "alarm"
@@ -95,7 +97,6 @@ class AwaitWakeup(Record):
     primitive: Literal["AwaitWakeup"] = "AwaitWakeup"
     session: str
     until: Wakeup
-    alarm_ns: SimNs | None = None
     sim_timeout_ns: DurationNs = Field(description="simulated ns after dispatch; then `expired`")
     real_timeout_s: float = Field(gt=0)
 

@@ -17,7 +17,8 @@ class Alive(Record):
 
 
 class TurnStarted(Record):
-    """A turn began; `trigger` is the harness's own word for why (`user`, `cron`, `background`, ...)."""
+    """A turn began; `trigger` says why: `user`, `own` for one that nobody sent, `alarm` for one that a schedule
+    of the harness's own rang for (then it may come as a second word about a turn that began as `own`)."""
 
     signal: Literal["turn_started"] = "turn_started"
     trigger: str = "user"
@@ -53,7 +54,7 @@ class BackgroundTask(Record):
 
 
 class CronSet(Record):
-    """The agent asked to be woken: a five-field cron expression in an IANA zone.
+    """The agent asked to be woken: a five-field cron expression in an IANA zone, once if not `recurring`.
 
     Schedules with the same `id` replace one another.
     """
@@ -63,6 +64,7 @@ class CronSet(Record):
     cron: str
     zone: str
     prompt: str
+    recurring: bool = True
 
 
 class CronCleared(Record):

@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from sclate import logs
-from sclate.cli import models, plugins, report, run, sandbox
+from sclate.cli import models, plugins, report_page, run, sandbox
 from sclate.cli.console import err
 from sclate.config import ConfigurationError
 from sclate.errors import ExitCode, PrerequisiteError
@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("list")(plugins.list_plugins)
-app.command("report")(report.report)
+app.command("report")(report_page.report)
 app.command("clean")(sandbox.clean)
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(models.app, name="model")

@@ -3,36 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
-from pydantic import ValidationError
 
 from sclate.cli.console import out
-from sclate.errors import PrerequisiteError
 from sclate.progress import plain
 from sclate.run import LifeSummary, RunSummary
-
-
-def report(folder: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
-    """Print the summary of a finished run."""
-    try:
-        summary = RunSummary.model_validate_json((folder / "result.json").read_bytes())
-    except FileNotFoundError:
-        raise PrerequisiteError(
-            f"{folder} holds no finished run",
-            "result.json is missing",
-            "name a folder that `sclate run` made",
-        ) from None
-    except OSError as error:
-        raise PrerequisiteError(
-            f"{folder} cannot be read", str(error), "name a folder that `sclate run` made"
-        ) from None
-    except ValidationError as error:
-        raise PrerequisiteError(
-            f"{folder / 'result.json'} is damaged", str(error.errors()[0]["msg"]), "run it again"
-        ) from None
-    print_summary(summary, folder)
 
 
 def print_summary(summary: RunSummary, folder: Path) -> None:

@@ -10,18 +10,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+import structlog
 import typer
 
 from sclate import config as configuration
 from sclate import logs
 from sclate.cli import toml
-from sclate.cli.console import out
+from sclate.cli.console import err, out
 from sclate.cli.models import make_backend
 from sclate.cli.report import print_summary
+from sclate.cli.report_page import say_where
 from sclate.config import ConfigurationError, RunConfig
 from sclate.errors import ExitCode, PrerequisiteError
 from sclate.gateway import provider_key
 from sclate.progress import Quiet, local_time, make_progress, plain
+from sclate.report import write_report
 from sclate.run import Run, RunSummary
 from sclate.sandbox.build import ensure_all, ensure_harness
 from sclate_adapters.benchmark import ScenarioContext
@@ -97,8 +100,11 @@ def run(
             raise
     finally:
         progress.close()
+    page = make_page(folder)
     if not quiet:
         print_summary(summary, folder)
+        if page is not None:
+            say_where(page)
     if prepared.interrupted is not None:
         return ExitCode.INTERRUPTED
     return ExitCode.OK if summary.ok else ExitCode.FAILED
@@ -170,6 +176,18 @@ def carry_out(prepared: Run, folder: Path, log_level: logs.Level) -> RunSummary:
             raise KeyboardInterrupt from None
         finally:
             logs.silence()
+
+
+def make_page(folder: Path) -> Path | None:
+    """The run's page; where it fails, that is said and the run stays what it is."""
+    try:
+        return write_report(folder)
+    except Exception as error:
+        with logs.open_log(folder / "run.log"):
+            structlog.get_logger().exception("the page was not written")
+        logs.silence()
+        err(f"the page was not written: {type(error).__name__}: {logs.redact(str(error))[:300]}")
+        return None
 
 
 def dump_tasks(path: Path) -> None:

@@ -121,7 +121,7 @@ class ScriptedModel(ModelBackend):
         )
 
     def _rule_for(self, request: ModelRequest) -> Step | None:
-        last = request.messages[-1]
+        last = next((m for m in reversed(request.messages) if m.role == "user"), request.messages[-1])
         if any(isinstance(part, ToolResultPart) for part in last.parts):
             return None
         return next((s for s in self._rules if s.when and re.search(s.when, last.text)), None)

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 NUMBERED = re.compile(r"(.*?)(\d+)")
-FEWEST_NUMBERED = 3
+FEWEST_DRAWN = 8
+"""Labels of a numbered family that make a line; fewer are a table with bars."""
+
+Values = Mapping[tuple[str, str], float | None]
 
 
 @dataclass(frozen=True)
 class Family:
-    """Groups that belong together (`day01` ... `day30`, or all others), and the figures that have them.
+    """Groups that belong together (`day01` ... `day30`; or all others that share a figure).
 
-    `rows`: a value or None (missing) per label and figure, shape (labels, figures).
+    `values` by label and figure: None is missing; a figure that has no such group has no entry.
     """
 
     name: str
     labels: tuple[str, ...]
     figures: tuple[str, ...]
-    rows: tuple[tuple[float | None, ...], ...]
+    values: Values
     numbered: bool
+
+    def is_share(self, figure: str) -> bool:
+        """Whether all its values are between 0 and 1, so that a bar or a common axis means something."""
+        known = [v for (_, name), v in self.values.items() if name == figure and v is not None]
+        return bool(known) and all(0 <= v <= 1 for v in known)
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """Figures for one chart: the shares, else all; none where a table says it better."""
+        if not self.numbered or len(self.labels) < FEWEST_DRAWN:
+            return ()
+        return tuple(filter(self.is_share, self.figures)) or self.figures
 
 
 def headline(figures: Mapping[str, float | None]) -> dict[str, float | None]:
@@ -30,37 +45,47 @@ def headline(figures: Mapping[str, float | None]) -> dict[str, float | None]:
 
 
 def families(figures: Mapping[str, float | None]) -> list[Family]:
-    """Groups with a common stem and a number are one family, in the order of their numbers; so are groups
-    with a common prefix (`accuracy/rule/P1`); the rest is one family."""
-    cells: dict[str, dict[str, float | None]] = {}
+    """Groups with a common stem and a number are a family, in the order of their numbers; so are groups
+    with a common prefix (`accuracy/rule/P1`), and of the rest those that share a figure."""
+    values: dict[tuple[str, str], float | None] = {}
     for name, value in figures.items():
         figure, slash, label = name.partition("/")
         if slash:
-            cells.setdefault(label, {})[figure] = value
-    stems: dict[str, list[str]] = {}
-    for label in cells:
-        stems.setdefault(_stem(label), []).append(label)
-    named: dict[str, list[str]] = {}
-    numbered = set()
-    for stem, labels in stems.items():
-        prefix, slash, _ = labels[0].rpartition("/")
-        if len(labels) >= FEWEST_NUMBERED and NUMBERED.fullmatch(labels[0]):
+            values[label, figure] = value
+    by_stem: dict[str, list[str]] = {}
+    for label in dict.fromkeys(label for label, _ in values):
+        by_stem.setdefault(_stem(label), []).append(label)
+    found, rest = [], []
+    for stem, labels in by_stem.items():
+        if len(labels) > 1:
             labels.sort(key=lambda label: int(label[len(stem) :]))
-            name = stem.strip("/-_ .:") or "number"
-            numbered.add(name)
+            found.append(_family(re.split("[:/]", stem)[0].strip("-_ .") or "number", labels, values, True))
         else:
-            name = prefix if slash else "group"
-        named.setdefault(name, []).extend(labels)
-    made = [_family(name, labels, cells, name in numbered) for name, labels in named.items()]
-    return sorted(made, key=lambda family: not family.numbered)
+            rest += labels
+    found.sort(key=lambda family: -len(family.labels))
+    return found + [_family(name, labels, values, False) for name, labels in _kin(rest, values)]
 
 
-def _family(
-    name: str, labels: list[str], cells: Mapping[str, Mapping[str, float | None]], numbered: bool
-) -> Family:
-    columns = tuple(dict.fromkeys(figure for label in labels for figure in cells[label]))
-    rows = tuple(tuple(cells[label].get(figure) for figure in columns) for label in labels)
-    return Family(name, tuple(labels), columns, rows, numbered)
+def _kin(labels: Iterable[str], values: Values) -> list[tuple[str, list[str]]]:
+    """Labels by prefix; those without one together where they have a figure in common."""
+    prefixed: dict[str, list[str]] = {}
+    kin: list[tuple[set[str], list[str]]] = []
+    for label in labels:
+        prefix, separator, _ = label.replace(":", "/").rpartition("/")
+        if separator:
+            prefixed.setdefault(prefix, []).append(label)
+            continue
+        named = {figure for one, figure in values if one == label}
+        related = [one for one in kin if one[0] & named]
+        kin = [one for one in kin if one not in related]
+        kin.append((named.union(*(r[0] for r in related)), [x for r in related for x in r[1]] + [label]))
+    together = [(next(iter(named)) if len(named) == 1 else "group", many) for named, many in kin]
+    return [*together, *prefixed.items()]
+
+
+def _family(name: str, labels: list[str], values: Values, numbered: bool) -> Family:
+    here = {key: value for key, value in values.items() if key[0] in labels}
+    return Family(name, tuple(labels), tuple(dict.fromkeys(figure for _, figure in here)), here, numbered)
 
 
 def _stem(label: str) -> str:

@@ -115,15 +115,14 @@ class _Reader:
 
     def _session(self, path: Path) -> SessionFiles:
         files = SessionFiles(self._name(path))
-        for line in self._lines(path / "transcript.jsonl", orjson.loads):
-            if line.get("type") == "delivery":
-                files.deliveries.append((Delivery.model_validate(line["delivery"]), str(line["state"])))
-            elif line.get("type") == "turn":
-                files.turns.append(TurnRecord.model_validate(line["turn"]))
+        for said in self._lines(path / "transcript.jsonl", _transcript_line):
+            if isinstance(said, TurnRecord):
+                files.turns.append(said)
+            else:
+                files.deliveries.append(said)
         files.calls = list(self._lines(path / "calls.jsonl", _call))
         files.judgments = list(self._lines(path / "judgments.jsonl", Judgment.model_validate_json))
-        for files.record in self._lines(path / "state.json", SessionRecord.model_validate_json):
-            break
+        files.record = next(self._lines(path / "state.json", SessionRecord.model_validate_json), None)
         known = [files.record, *files.turns, *(d for d, _ in files.deliveries), *files.calls]
         first = next((one for one in known if one is not None), None)
         if isinstance(first, SessionRecord):
@@ -189,6 +188,13 @@ def _trace_line(line: bytes) -> Json:
     if not {"type", "sim_ns", "real_ns"} <= value.keys():
         raise ValueError("no line of a trace")
     return value
+
+
+def _transcript_line(line: bytes) -> TurnRecord | tuple[Delivery, str]:
+    value: Json = orjson.loads(line)
+    if value["type"] == "turn":
+        return TurnRecord.model_validate(value["turn"])
+    return Delivery.model_validate(value["delivery"]), str(value["state"])
 
 
 def _call(line: bytes) -> CallRecord:

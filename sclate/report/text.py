@@ -64,12 +64,16 @@ def duration(seconds: float | None) -> str:
     if seconds < 0.9995:
         return f"{seconds * 1e3:.0f} ms"
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.0f} s" if float(seconds).is_integer() else f"{seconds:.1f} s"
     if seconds < 3600:
-        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+        return _two(int(seconds // 60), "min", int(seconds % 60), "s")
     if seconds < 48 * 3600:
-        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+        return _two(int(seconds // 3600), "h", int(seconds % 3600 // 60), "min")
     return f"{seconds / 86_400:.1f} days"
+
+
+def _two(large: int, unit: str, small: int, subunit: str) -> str:
+    return f"{large} {unit} {small} {subunit}" if small else f"{large} {unit}"
 
 
 def number(value: float | None) -> str:

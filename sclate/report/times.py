@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -88,11 +87,11 @@ def spans(lines: Sequence[Json], last: Json | None) -> list[Span]:
 
 def real_by_kind(found: Iterable[Stretch]) -> dict[str, float]:
     """Real seconds by what simulated time did."""
-    total: Counter[str] = Counter()
+    total = dict.fromkeys(MOTIONS, 0.0)
     for one in found:
-        if one.kind != "jump":
-            total[one.kind] += one.to_s - one.from_s  # type: ignore[assignment]
-    return {kind: float(total[kind]) for kind in MOTIONS if total[kind]}
+        if one.kind in total:
+            total[one.kind] += one.to_s - one.from_s
+    return {kind: seconds for kind, seconds in total.items() if seconds}
 
 
 def within(found: Sequence[Stretch], from_s: float, to_s: float) -> list[Stretch]:

@@ -198,7 +198,7 @@ class CronSource(EventSource):
     def run(self, ctx: SourceContext) -> Steps:
         signals = ctx.stream(Topic.SIGNAL)
         jobs: dict[str, simpy.Process] = {}
-        session = _OpenSession(ctx)
+        session = OpenSession(ctx)
         for schedule in self.schedules:
             jobs[schedule.id] = ctx.process(self._job(ctx, schedule, session))
         while True:
@@ -228,7 +228,7 @@ class CronSource(EventSource):
             return False
         return True
 
-    def _job(self, ctx: SourceContext, schedule: Schedule, session: _OpenSession) -> Steps:
+    def _job(self, ctx: SourceContext, schedule: Schedule, session: OpenSession) -> Steps:
         start = schedule.from_ns if schedule.from_ns is not None else ctx.now
         instants = cron_instants(schedule.cron, schedule.zone, start)
         running: simpy.Event | None = None
@@ -254,7 +254,7 @@ class CronSource(EventSource):
         self.skipped[schedule] = self.skipped.get(schedule, 0) + 1
 
     def _fire(
-        self, ctx: SourceContext, schedule: Schedule, due: SimNs, n: int, session: _OpenSession
+        self, ctx: SourceContext, schedule: Schedule, due: SimNs, n: int, session: OpenSession
     ) -> Steps:
         if schedule.needs == "nothing":
             hook = ctx.at(
@@ -265,7 +265,7 @@ class CronSource(EventSource):
         yield from _wake(ctx, session, due, f"cron-{schedule.id}-{n}", schedule.prompt, "cron.fire")
 
 
-class _OpenSession:
+class OpenSession:
     """Which session is open now, as far as the facts told."""
 
     def __init__(self, ctx: SourceContext) -> None:
@@ -283,7 +283,7 @@ class _OpenSession:
 
 
 def _wake(
-    ctx: SourceContext, session: _OpenSession, due_ns: SimNs, name: str, prompt: str, kind: str
+    ctx: SourceContext, session: OpenSession, due_ns: SimNs, name: str, prompt: str, kind: str
 ) -> Steps:
     """Hand a prompt to the agent: in the session that is open, else in a wake session of its own."""
 
@@ -317,6 +317,6 @@ class WakeupSource(EventSource):
         self.prompt = prompt
 
     def run(self, ctx: SourceContext) -> Steps:
-        session = _OpenSession(ctx)
+        session = OpenSession(ctx)
         yield ctx.until(self.at_ns)
         yield from _wake(ctx, session, self.at_ns, self.name, self.prompt, "agent.wakeup")

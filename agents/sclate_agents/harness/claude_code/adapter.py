@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import NAMESPACE_OID, uuid5
@@ -26,9 +26,12 @@ from sclate_adapters.agent import (
 )
 from sclate_adapters.base import JsonDict
 from sclate_adapters.errors import PrerequisiteError
+from sclate_adapters.events import EventSource
 from sclate_adapters.install import npm_member
+from sclate_adapters.memory import MemorySystem
 from sclate_adapters.models import Dialect
 from sclate_adapters.records import CallClass, CallRecord
+from sclate_agents.harness.claude_code.alarms import ClaudeCodeAlarms
 from sclate_agents.harness.claude_code.channel import ClaudeCodeChannel
 
 log = structlog.get_logger()
@@ -67,7 +70,10 @@ class ClaudeCodeAgent(AgentAdapter):
         resume=True,
         crons=True,
         dialects=(Dialect.MESSAGES,),
-        signals=("alive", "turn_started", "consumed", "turn_finished", "idle", "background_task", "failed"),
+        signals=(
+            *("alive", "turn_started", "consumed", "turn_finished", "idle", "background_task", "failed"),
+            *("cron_set", "cron_cleared"),
+        ),
         request_timeout_ns=int(LONG_MS) * 1_000_000,
     )
 
@@ -153,7 +159,7 @@ class ClaudeCodeAgent(AgentAdapter):
 
     def launch(self, ctx: AgentContext) -> ProcessSpec:
         argv = (
-            *(f"{HARNESS_DIR}/claude", "--print", "--verbose", "--replay-user-messages"),
+            *(f"{HARNESS_DIR}/claude", "--print", "--verbose"),
             *("--input-format", "stream-json", "--output-format", "stream-json"),
             *("--dangerously-skip-permissions", "--model", ctx.model, "--settings", _flags(ctx)),
             *("--session-id", str(uuid5(NAMESPACE_OID, f"{ctx.life.slug()}/{ctx.session.id}"))),
@@ -162,7 +168,7 @@ class ClaudeCodeAgent(AgentAdapter):
         return ProcessSpec(argv=argv, env=env, cwd=ctx.workdir)
 
     def channel(self, ctx: AgentContext) -> AgentChannel:
-        return ClaudeCodeChannel()
+        return ClaudeCodeChannel(ctx.zone, f"{ctx.workdir}/.claude/scheduled_tasks.json")
 
     def durable_state(self, ctx: AgentContext) -> StateSpec:
         project = ctx.workdir.replace("/", "-")
@@ -172,6 +178,9 @@ class ClaudeCodeAgent(AgentAdapter):
 
     def classify_call(self, record: CallRecord) -> CallClass:
         return classify(record.path, record.request or {})
+
+    def event_sources(self, memory: MemorySystem) -> Sequence[EventSource]:
+        return (ClaudeCodeAlarms(),)
 
 
 def classify(path: str, request: JsonDict) -> CallClass:

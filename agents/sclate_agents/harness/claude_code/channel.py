@@ -1,9 +1,11 @@
 """The conversation with Claude Code over its pipes: stream-json, one JSON object a line (2.1.332).
 
 What it says of itself, in the order of a turn: `session_state_changed running`, `command_lifecycle queued`
-and `started` (the message is now part of the model's input), `init`, `assistant` and `user` messages,
-`result`, `session_state_changed idle` once its queue is empty. A `result` is not paired with an input: one
-may answer several. Background tasks outlive `idle`; `task_started` and `task_notification` bracket them.
+and `started` (the message is now part of the model's input, each its own also where several are merged into
+one), `init`, `assistant` and `user` messages, `result`, `session_state_changed idle` once its queue is empty.
+A `result` is not paired with an input: one may answer several. Background tasks outlive `idle`; `task_started`
+and `task_notification` bracket them. What its own scheduler starts is a `command_lifecycle` with a
+`wakeup_source`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from sclate_adapters.signals import (
     Alive,
     BackgroundTask,
     Consumed,
+    CronCleared,
+    CronSet,
     Failed,
     Idle,
     Signal,
@@ -33,10 +37,20 @@ LOGIN = ("Please run /login", "Invalid API key", "OAuth token")
 
 
 class ClaudeCodeChannel(AgentChannel):
-    """State: which deliveries wait to be consumed, by the uuid that they were sent with."""
+    """State: which deliveries wait to be consumed, by the uuid that they were sent with; which schedules the
+    agent asked for, by the id of the tool call, and which are set, by their own.
 
-    def __init__(self) -> None:
+    Args:
+        zone: the IANA zone in which the harness reads cron expressions, its process's own.
+        tasks_file: where it keeps the durable ones.
+    """
+
+    def __init__(self, zone: str = "UTC", tasks_file: str = "/work/.claude/scheduled_tasks.json") -> None:
+        self.zone = zone
+        self.tasks_file = tasks_file
         self._waiting: dict[str, Delivery] = {}
+        self._asked: dict[str, dict[str, Any]] = {}
+        self._set: set[str] = set()
 
     def greeting(self) -> bytes:
         """It says nothing before its first input; this request it answers once it is up."""
@@ -66,10 +80,15 @@ class ClaudeCodeChannel(AgentChannel):
         match event["type"], event.get("subtype"):
             case "control_response", _ if event["response"].get("request_id") == HELLO:
                 yield Alive()
-            case "command_lifecycle", _ if event["state"] in ("started", "completed", "cancelled"):
-                yield from self._consumed([event["command_uuid"]])
-            case "user", _ if event.get("isReplay"):
-                yield from self._consumed(self._replayed(event))
+            case "command_lifecycle", _ if event["state"] == "started" and "wakeup_source" in event:
+                yield TurnStarted(trigger="alarm")
+            case "assistant" | "user", _:
+                for block in _blocks(event):
+                    yield from self._schedules(block, event.get("tool_use_result"))
+            case "command_lifecycle", _ if event["state"] == "started":
+                delivery = self._waiting.pop(event["command_uuid"], None)
+                if delivery is not None:
+                    yield Consumed(ids=(delivery.id,))
             case "system", "session_state_changed":
                 if event["state"] == "running":
                     yield TurnStarted(trigger="user" if self._waiting else "own")
@@ -84,18 +103,44 @@ class ClaudeCodeChannel(AgentChannel):
             case "result", _:
                 yield from _result(event)
 
-    def _consumed(self, uuids: Iterable[str]) -> Iterator[Signal]:
-        ids = tuple(self._waiting.pop(uuid).id for uuid in uuids if uuid in self._waiting)
-        if ids:
-            yield Consumed(ids=ids)
+    def _schedules(self, block: dict[str, Any], outcome: Any) -> Iterator[Signal]:
+        """Calls of the tools that set and clear schedules, once they have succeeded."""
+        if block.get("type") == "tool_use" and block["name"] in ("CronCreate", "CronDelete"):
+            self._asked[block["id"]] = block
+        elif block.get("type") == "tool_result" and block["tool_use_id"] in self._asked:
+            call = self._asked.pop(block["tool_use_id"])
+            if block.get("is_error") or not isinstance(outcome, dict):
+                return
+            asked = call["input"]
+            if call["name"] == "CronDelete":
+                self._set.discard(asked["id"])
+                yield CronCleared(id=asked["id"])
+            else:
+                yield self._cron_set(outcome["id"], asked)
 
-    def _replayed(self, event: dict[str, Any]) -> list[str]:
-        """Messages that were merged into one come back as one, with an uuid of its own."""
-        if event.get("uuid") in self._waiting:
-            return [event["uuid"]]
-        content = event["message"]["content"]
-        text = content if isinstance(content, str) else "\n".join(b.get("text", "") for b in content)
-        return [uuid for uuid, delivery in self._waiting.items() if delivery.text in text]
+    def _cron_set(self, id_: str, job: dict[str, Any]) -> CronSet:
+        self._set.add(id_)
+        recurring = bool(job.get("recurring", True))
+        return CronSet(
+            id=id_, cron=job["cron"], zone=self.zone, prompt=_whole(job["prompt"]), recurring=recurring
+        )
+
+    def stores(self) -> tuple[str, ...]:
+        return (self.tasks_file,)
+
+    def read_store(self, path: str, data: bytes | None) -> Iterable[Signal]:
+        """What the session leaves: schedules of its memory alone have died with it."""
+        try:
+            jobs = {str(job["id"]): job for job in json.loads(data or b"{}").get("tasks", ())}
+            kept = [self._cron_set(id_, job) for id_, job in jobs.items() if id_ not in self._set]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            jobs, kept = {}, []  # damaged by the agent: the harness starts without schedules, too
+        return [*kept, *(CronCleared(id=id_) for id_ in sorted(self._set - set(jobs)))]
+
+
+def _blocks(event: dict[str, Any]) -> list[dict[str, Any]]:
+    content = event["message"]["content"]
+    return [] if isinstance(content, str) else [block for block in content if isinstance(block, dict)]
 
 
 def _result(event: dict[str, Any]) -> Iterator[Signal]:
