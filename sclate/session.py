@@ -34,6 +34,10 @@ from sclate_adapters.signals import (
 )
 
 
+REACTION_NS = 2_000_000_000
+"""Simulated time, flowing, in which a harness takes up the end of a background task."""
+
+
 class HarnessProcess(Protocol):
     """What a session needs of the harness's process."""
 
@@ -108,6 +112,7 @@ class LiveSession:
         self._unconsumed: dict[str, tuple[Delivery, Parking]] = {}
         self._background: set[str] = set()
         self._idle = False
+        self._started = 0  # turns that the harness said it began
         self._deadline: asyncio.TimerHandle | None = None
         self._session_deadline: asyncio.TimerHandle | None = None
 
@@ -191,6 +196,7 @@ class LiveSession:
                 self.let_time_go()
                 board.publish(Topic.SESSION_OPEN, self.plan.id, self.plan)
         elif isinstance(signal, TurnStarted):
+            self._started += 1
             self._end_finished()
             self._begin(signal.trigger).trigger = signal.trigger
             if signal.trigger == "alarm":
@@ -202,9 +208,13 @@ class LiveSession:
             turn = self._begin("unknown")
             turn.text, turn.stop, turn.finished = signal.text, signal.stop, True
         elif isinstance(signal, BackgroundTask):
-            (self._background.add if signal.running else self._background.discard)(signal.id)
             if signal.running:
+                self._background.add(signal.id)
                 self.hold_time(f"background task {signal.id}")
+            elif signal.id in self._background:
+                self._background.discard(signal.id)
+                if self._idle:
+                    self._wait_for_reaction()
         elif isinstance(signal, Idle):
             self._idle = True
         elif isinstance(signal, Failed):
@@ -246,6 +256,18 @@ class LiveSession:
         """Mark the turn in progress as failed; it still has to settle."""
         if self._turn is not None and self._turn.failure is None:
             self._turn.failure, self._turn.message = failure, message
+
+    def _wait_for_reaction(self) -> None:
+        """The harness was idle when a background task ended: it may begin a turn about it, and says so soon."""
+        self._idle = False
+        started = self._started
+
+        def nothing_came() -> None:
+            if self._started == started:
+                self._idle = True
+                self._maybe_settle()
+
+        self._scheduler.call_at(self._clock.now() + REACTION_NS, nothing_came)
 
     def _end_finished(self) -> None:
         """A turn that the harness has ended is over when the next begins; both settle when it is idle."""

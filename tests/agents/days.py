@@ -1,8 +1,8 @@
 """A benchmark for tests of harnesses: sessions and turns as a JSON file says; nothing is graded.
 
-    {"zone": "UTC", "start": "2031-03-03T09:00:00+00:00",
-     "sessions": [{"id": "a", "at_s": 0, "stop_after_s": null}],
-     "turns": [{"key": "a/1", "text": "...", "at_s": null, "interjections": [["a/x", 1.0, "..."]]}]}
+{"zone": "UTC", "start": "2031-03-03T09:00:00+00:00",
+ "sessions": [{"id": "a", "at_s": 0, "stop_after_s": null}],
+ "turns": [{"key": "a/1", "text": "...", "at_s": null, "interjections": [["a/x", 1.0, "..."]]}]}
 """
 
 from __future__ import annotations

@@ -26,7 +26,9 @@ ROOT = Path(__file__).parents[2]
 class Lived:
     """A life of `claude-code+native` under a plan and a script; see days.py."""
 
-    def __init__(self, tmp_path: Path, plan: dict[str, Any], script: list[dict[str, Any]], *args: str) -> None:
+    def __init__(
+        self, tmp_path: Path, plan: dict[str, Any], script: list[dict[str, Any]], *args: str
+    ) -> None:
         (tmp_path / "plan.json").write_text(json.dumps({"start": "2031-03-03T09:00:00+00:00", **plan}))
         config = tmp_path / "run.toml"
         config.write_text(dumps({"models": {"x": {"backend": "scripted", "options": {"script": script}}}}))
@@ -119,6 +121,7 @@ def test_a_background_task_keeps_the_turn_open_and_its_end_is_a_turn_of_its_own(
         ("what next", ["a/2"]),
     ]
     assert own["trigger"] == "own"
+    assert first["stop"] == own["stop"] == "end_turn"
     assert second["started_sim_ns"] >= own["ended_sim_ns"], "the second message came while the task ran"
     assert own["started_sim_ns"] - first["started_sim_ns"] >= 3 * 10**9
     assert len(life.calls()) == 4
@@ -149,7 +152,9 @@ def test_its_schedule_rings_at_night_in_a_wake_session(tmp_path: Path) -> None:
     late_ns = min(int(job_id, 16) / 2**32 / 2 * DAY_S, 1800) * 1e9
     base = datetime(2031, 3, 4, 3, 30, tzinfo=UTC).timestamp() * 1e9
     for n, ring in enumerate(rings):
-        assert -1e9 < ring["started_sim_ns"] - (base + n * DAY_S * 1e9 + late_ns) < 5e9, seen(ring["started_sim_ns"])
+        assert -1e9 < ring["started_sim_ns"] - (base + n * DAY_S * 1e9 + late_ns) < 5e9, seen(
+            ring["started_sim_ns"]
+        )
     tool = next(r for r in life.requests() if "2031-03-04 0" in r)
     assert "NIGHTLY-CHECK" in tool
     assert [s["session"] for s in life.of("session") if s["change"] == "closed"] == [
@@ -164,7 +169,7 @@ def test_a_session_only_schedule_dies_with_its_session(tmp_path: Path) -> None:
         "sessions": [{"id": "a", "at_s": 0}, {"id": "b", "at_s": 2 * DAY_S}],
         "turns": [
             {"key": "a/1", "text": "WAKE YOURSELF"},
-            {"key": "a/2", "text": "STILL THERE?", "at_s": 4000},
+            {"key": "a/2", "text": "STILL THERE?", "at_s": 5400},
             {"key": "b/1", "text": "GOOD MORNING"},
         ],
     }
@@ -172,7 +177,11 @@ def test_a_session_only_schedule_dies_with_its_session(tmp_path: Path) -> None:
         {"tool": "ToolSearch", "input": {"query": "select:CronCreate"}},
         {"tool": "CronCreate", "input": {"cron": "47 * * * *", "prompt": "HOURLY", "recurring": True}},
         {"text": "set"},
-        *({"when": "HOURLY", "text": "rang"}, {"when": "STILL", "text": "yes"}, {"when": "MORNING", "text": "hi"}),
+        *(
+            {"when": "HOURLY", "text": "rang"},
+            {"when": "STILL", "text": "yes"},
+            {"when": "MORNING", "text": "hi"},
+        ),
     ]
     life = Lived(tmp_path, plan, script)
     assert life.done.returncode == 0, life.done.stdout + life.done.stderr
@@ -186,7 +195,11 @@ def test_jumps_of_a_day_a_week_and_a_month_leave_no_trace_but_the_date(tmp_path:
     """Between sessions and inside one: no call twice, transcripts kept, the date right in prompt and tool."""
     spans = {"a/2": 1, "a/3": 8, "a/4": 39}
     plan = {
-        "sessions": [{"id": "a", "at_s": 0}, {"id": "b", "at_s": 40 * DAY_S}, {"id": "c", "at_s": 80 * DAY_S}],
+        "sessions": [
+            {"id": "a", "at_s": 0},
+            {"id": "b", "at_s": 40 * DAY_S},
+            {"id": "c", "at_s": 80 * DAY_S},
+        ],
         "turns": [
             {"key": "a/1", "text": "TODAY?"},
             *({"key": k, "text": "AND NOW?", "at_s": d * DAY_S} for k, d in spans.items()),

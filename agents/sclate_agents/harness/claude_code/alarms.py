@@ -62,16 +62,19 @@ class ClaudeCodeAlarms(EventSource):
     def run(self, ctx: SourceContext) -> Steps:
         signals = ctx.stream(Topic.SIGNAL)
         session = OpenSession(ctx)
-        jobs: dict[str, simpy.Process] = {}
+        jobs: dict[str, tuple[CronSet, simpy.Process]] = {}
         while True:
             _, signal = yield signals.get()
             if not isinstance(signal, CronSet | CronCleared):
                 continue
-            old = jobs.pop(signal.id, None)
-            if old is not None and old.is_alive:
-                old.interrupt("replaced")
+            job, process = jobs.get(signal.id, (None, None))
+            if job == signal:
+                continue  # every session's store says again what is set
+            if process is not None and process.is_alive:
+                process.interrupt("replaced")
+            jobs.pop(signal.id, None)
             if isinstance(signal, CronSet):
-                jobs[signal.id] = ctx.process(self._job(ctx, signal, session))
+                jobs[signal.id] = signal, ctx.process(self._job(ctx, signal, session))
 
     def _job(self, ctx: SourceContext, job: CronSet, session: OpenSession) -> Steps:
         set_ns = last_ns = ctx.now
