@@ -33,7 +33,6 @@ from sclate_adapters.signals import (
     TurnStarted,
 )
 
-
 REACTION_NS = 2_000_000_000
 """Simulated time, flowing, in which a harness takes up the end of a background task."""
 

@@ -96,7 +96,9 @@ def test_messages_in_mid_turn_and_in_the_last_call_are_each_accounted_for(tmp_pa
     requests = life.requests()
     assert len(requests) == 3
     assert "MID-ONE" not in requests[0]
-    assert "MID-ONE" in requests[1] and "MID-TWO" in requests[1] and "IN-THE-LAST-CALL" not in requests[1]
+    assert "MID-ONE" in requests[1]
+    assert "MID-TWO" in requests[1]
+    assert "IN-THE-LAST-CALL" not in requests[1]
     assert "IN-THE-LAST-CALL" in requests[2]
 
 
@@ -218,7 +220,7 @@ def test_jumps_of_a_day_a_week_and_a_month_leave_no_trace_but_the_date(tmp_path:
     for n, day in enumerate(days):
         after_tool = json.dumps(calls[2 * n + 1]["request"]["messages"])
         assert f"tool-{day}" in after_tool
-        told = [text for text in after_tool.split("Today's date is ")[1:]]
+        told = list(after_tool.split("Today's date is ")[1:])
         assert told[-1].removeprefix("now ").startswith(day)
     state = sorted((life.folder / "state").glob("*.tar"), key=lambda p: p.stat().st_size)
     listed = subprocess.run(["tar", "tf", str(state[-1])], capture_output=True, text=True, check=True).stdout
