@@ -37,12 +37,8 @@ def step(view: View) -> ModelReply:
     if (boxed := choices.answer(view.question, rules, view.now)) or not view.question:
         words = boxed or "Thank you, understood."
         return (_act(view, noted, view.seen) if noted else None) or _say(words)
-    if (
-        call := direct.asked(view.question, view.request.tools, f"toolu_direct_{len(view.calls)}")
-    ) is not None:
-        if any(done.name == call.name for done in view.calls):
-            return _say("Done.")
-        return ModelReply(parts=(call,), stop_reason=StopReason.TOOL_USE)
+    if call := direct.asked(view.question, view.request.tools, view.calls, view.results, view.told):
+        return _say("Done.") if call is True else ModelReply(parts=(call,), stop_reason=StopReason.TOOL_USE)
     if (command := direct.command(view.question, view.calls)) and (parts := shell.run(command, view.request)):
         return ModelReply(parts=parts, stop_reason=StopReason.TOOL_USE)
     return _work(view, rules, noted)

@@ -90,15 +90,14 @@ class View:
         return tuple(p for m in later for p in m.parts if isinstance(p, ToolCallPart))
 
     @cached_property
-    def _done(self) -> tuple[dict[str, str], frozenset[str]]:
+    def results(self) -> dict[str, str]:
+        """What those calls gave, by call id."""
         later = self.request.messages[self._turn_start + 1 :]
-        results = {
-            p.call_id: "" if p.is_error and not p.text else p.text
-            for m in later
-            for p in m.parts
-            if isinstance(p, ToolResultPart)
-        }
-        return shell.read_and_written(self.calls, results)
+        return {p.call_id: p.text for m in later for p in m.parts if isinstance(p, ToolResultPart)}
+
+    @cached_property
+    def _done(self) -> tuple[dict[str, str], frozenset[str]]:
+        return shell.read_and_written(self.calls, self.results)
 
     @property
     def seen(self) -> dict[str, str]:
@@ -124,7 +123,7 @@ class View:
     @cached_property
     def memory_dir(self) -> str | None:
         """Where the harness keeps memory, if it names such a place."""
-        for text in self._told:
+        for text in self.told:
             if m := _MEMORY_DIR.search(text):
                 return m[1].rstrip("/.,;:")
         return None
@@ -133,7 +132,7 @@ class View:
     def memory_text(self) -> str:
         """The memory that the harness loaded into the prompt."""
         parts = [*_MEMORY_BLOCK.findall(self.request.system)]
-        for text in self._told:
+        for text in self.told:
             parts += _MEMORY_CONTENTS.findall(text)
         return "\n".join(parts)
 
@@ -148,15 +147,15 @@ class View:
     @cached_property
     def work_dir(self) -> str | None:
         """The harness's working directory, if stated."""
-        found = (_WORK_DIR.search(text) for text in self._told)
+        found = (_WORK_DIR.search(text) for text in self.told)
         return next((m[1] for m in found if m), None)
 
     @cached_property
     def now(self) -> Moment:
         """Wall-clock time: the stated current date, else the day that the conversation's first words name."""
         base = date(1970, 1, 1)
-        for text in reversed(self._told):
-            for stated in reversed(["".join(m.groups(default="")) for m in _CURRENT.finditer(text)]):
+        for text in reversed(self.told):
+            for stated in ("".join(m.groups(default="")) for m in _CURRENT.finditer(text)):
                 if day := find_day(stated, base):
                     h, mi, s, _ = find_clock(stated) or (9, 0, 0, None)
                     return Moment(day, h, mi, s)
@@ -167,7 +166,7 @@ class View:
         return Moment(base, 9, 0)
 
     @cached_property
-    def _told(self) -> tuple[str, ...]:
+    def told(self) -> tuple[str, ...]:
         """What the harness itself says: the system prompt, system messages and reminders, oldest first."""
         told = [self.request.system]
         for m in self.request.messages:

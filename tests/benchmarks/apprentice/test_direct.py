@@ -77,3 +77,52 @@ def test_a_quoted_command_is_run_first_and_once() -> None:
 
     assert step().input == {"command": "sh tools/count.sh"}
     assert "out/boats.json" in step().input["command"]
+
+
+CRON_CREATE = ToolSpec(
+    name="CronCreate",
+    schema_={
+        "properties": {"cron": {}, "prompt": {}, "recurring": {}, "durable": {}},
+        "required": ["cron", "prompt"],
+    },
+)
+CRON_LIST = ToolSpec(name="CronList", schema_={"properties": {}})
+CRON_DELETE = ToolSpec(name="CronDelete", schema_={"properties": {"id": {}}, "required": ["id"]})
+LOADER = ToolSpec(name="ToolSearch", schema_={"properties": {"query": {}}, "required": ["query"]})
+WAKEUP = ToolSpec(name="ScheduleWakeup", schema_={"properties": {"prompt": {}}, "required": ["prompt"]})
+TOLD = Message(role="system", parts=(TextPart(text="Deferred tools:\nCronCreate\nCronDelete\nCronList"),))
+
+
+def work(text: str, results: dict[str, str]) -> list[tuple[str, dict[str, object]]]:
+    """Calls of a turn in a harness whose schedule tools are loaded by another tool; `results` by tool."""
+    tools, messages, calls = [LOADER, WAKEUP], [user(text), TOLD], []
+    for _ in range(8):
+        request = ModelRequest(model="m", messages=tuple(messages), tools=tuple(tools))
+        (part,) = asyncio.run(Apprentice().respond(request)).parts
+        if isinstance(part, TextPart):
+            return calls
+        assert isinstance(part, ToolCallPart)
+        calls.append((part.name, part.input))
+        if part.name == "ToolSearch":
+            tools += [t for t in (CRON_CREATE, CRON_LIST, CRON_DELETE) if t.name in str(part.input)]
+        answer = ToolResultPart(call_id=part.id, text=results.get(part.name, "ok"))
+        messages += [Message(role="assistant", parts=(part,)), Message(role="user", parts=(answer,))]
+    raise AssertionError(f"no end: {calls}")
+
+
+def test_a_tool_that_has_to_be_loaded_first_is_loaded() -> None:
+    assert work(ASK, {}) == [
+        ("ToolSearch", {"query": "select:CronCreate"}),
+        (
+            "CronCreate",
+            {"cron": "15 4 * * 1", "prompt": "Count the boats.", "recurring": True, "durable": True},
+        ),
+    ]
+
+
+def test_a_schedule_is_cleared_by_the_id_that_the_harness_gave_it() -> None:
+    listed = "0a1b2c3d Every day at noon: Feed the cat.\n9f8e7d6c Mondays (durable): Count the boats."
+    assert work("Use your unscheduling tool: id `count-boats`.", {"CronList": listed})[1:] == [
+        ("CronList", {}),
+        ("CronDelete", {"id": "9f8e7d6c"}),
+    ]
