@@ -8,9 +8,13 @@ the schedule in its durable file.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import islice
+from zoneinfo import ZoneInfo
 
 import simpy
+from croniter import croniter
 
 from sclate_adapters.base import NS_PER_S, SimNs
 from sclate_adapters.effects import AwaitWakeup, SessionPlan, Wakeup
@@ -22,8 +26,8 @@ from sclate_adapters.sources.session import close_session, open_session
 LEAD_NS = 10 * NS_PER_S
 """A wake session opens so long before the instant: a one-off that is past when the harness starts is not
 run but asked about."""
-RING_SIM_NS = 120 * NS_PER_S
-RING_REAL_S = 180.0
+RING_SIM_NS = 30 * NS_PER_S
+RING_REAL_S = 90.0
 TURN_SIM_NS = 3_600 * NS_PER_S
 TURN_REAL_S = 600.0
 MAX_AGE_NS = 30 * 86_400 * NS_PER_S
@@ -41,7 +45,7 @@ def ring_ns(job: CronSet, last_ns: SimNs) -> SimNs:
         ValueError, KeyError, OSError: no such expression or zone.
     """
     spread = int(job.id[:8], 16) / 2**32 if re.fullmatch(r"[0-9a-f]{8}", job.id[:8]) else 0.0
-    due, following = islice(cron_instants(job.cron, job.zone, last_ns), 2)
+    due, following = islice(_instants(job, last_ns), 2)
     if not job.recurring:
         early = round(spread * 90 * NS_PER_S) if due // MINUTE_NS % 30 == 0 else 0
         return max(due - early, last_ns)
@@ -50,6 +54,15 @@ def ring_ns(job: CronSet, last_ns: SimNs) -> SimNs:
     if re.fullmatch(r"\*/\d+ \* \* \* \*", job.cron) and 300 * NS_PER_S <= period < 300 * NS_PER_S + lead:
         return last_ns + period - lead
     return due + min(round(spread * period / 2), 1800 * NS_PER_S)
+
+
+def _instants(job: CronSet, after_ns: SimNs) -> Iterator[SimNs]:
+    """At a change of the clocks the harness leaves out times that do not exist and takes repeated ones once."""
+    zone = ZoneInfo(job.zone)
+    for due in cron_instants(job.cron, job.zone, after_ns):
+        wall = datetime.fromtimestamp(due // NS_PER_S, zone)
+        if wall.fold == 0 and croniter.match(job.cron, wall.replace(tzinfo=UTC)):
+            yield due
 
 
 class ClaudeCodeAlarms(EventSource):
