@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -134,7 +135,13 @@ class RunConfig(Settings):
                 + " backend and base_url",
                 'base_url = "https://..." for an endpoint, or backend = "NAME" (sclate list models)',
             )
-        if profile.backend is None:
+        if profile.base_url is not None:
+            if fault := _no_endpoint(profile.base_url):
+                raise ConfigurationError(
+                    f"model profile {self.model!r} has no usable base_url: {profile.base_url!r}",
+                    f"{where}: {fault}",
+                    'base_url = "https://api.example.com"; the path of the dialect is added to it',
+                )
             self._endpoint(profile)
         return profile
 
@@ -292,6 +299,24 @@ def _put(tree: dict[str, Any], key: str, value: Any, origins: Origins, origin: s
             )
         tree = inner
     _merge(tree, {last: value}, {}, origins, origin, ".".join(folders))
+
+
+def _no_endpoint(url: str) -> str | None:
+    """Why nothing can be asked at a URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        return str(error)
+    if parts.scheme not in ("http", "https"):
+        return "it has to start with http:// or https://"
+    if not parts.hostname or port == 0 or not url.isprintable() or " " in url:
+        return "it names no host that could be called"
+    if parts.query or parts.fragment:
+        return "a path is added to it, so it cannot end with ?... or #..."
+    if parts.username is not None or parts.password is not None:
+        return "a key does not belong in it: name the variable that holds it in key_env"
+    return None
 
 
 def _keys(model: type[BaseModel]) -> list[str]:

@@ -122,6 +122,10 @@ class Gateway:
         self._allowed: Callable[[int, int], bool] = lambda pid, uid: False
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
+        self.on_waiting: Callable[[str, float], None] = lambda why, real_s: None
+        """Told of every fault that is waited out: what it is, real seconds until the last try."""
+        self.on_answer: Callable[[], None] = lambda: None
+        """Told of every call that was answered."""
 
     async def open(self, folder: Path, uid: int, allowed: Callable[[int, int], bool]) -> None:
         """Listen on `folder/gateway.sock`, for `uid` only.
@@ -193,6 +197,8 @@ class Gateway:
             call.error = f"bug of the model backend: {type(error).__name__}: {error}"
             return call.show(UpstreamError(call.error, 500))
         finally:
+            if call.error is None and call.status == 200:
+                self.on_answer()
             await self.observer.call_finished(ticket, CallOutcome(call.status, call.retries, call.error))
 
     def _peer_allowed(self, request: web.Request) -> bool:
@@ -246,7 +252,7 @@ class _Call:
         self._endpoint = endpoint
         self._request = request
         self._body = body
-        self._waits = gateway.retry.waits()
+        self._waits = list(gateway.retry.waits())
         self._give_up_at: float | None = None
         self.retries = 0
         self.status: int | None = None
@@ -280,12 +286,14 @@ class _Call:
         loop = asyncio.get_running_loop()
         if self._give_up_at is None:
             self._give_up_at = loop.time() + self._gateway.retry.deadline_s
-        wait = next(self._waits, None)
+        left_s = self._give_up_at - loop.time()
+        wait = self._waits.pop(0) if self._waits else None
         if wait is not None and fault.retry_after_s is not None:
             wait = fault.retry_after_s
-        if wait is None or loop.time() + wait > self._give_up_at:
+        if wait is None or wait > left_s:
             raise fault
         self.retries += 1
+        self._gateway.on_waiting(str(fault), min(left_s, wait + sum(self._waits)))
         log.info("model fault, trying again", call=self._ticket.id, why=str(fault), retries=self.retries)
         observer = self._gateway.observer
         await observer.upstream_waiting(self._ticket)

@@ -36,6 +36,7 @@ class Grading:
         self._life = life
         self._grader = grader
         self._sandbox: Sandbox | None = None
+        self._starting = asyncio.Lock()
 
     async def judge(self, subject: Subject, timeout_s: float) -> Judgment:
         """A judgment; without a score and with a failure class when grading itself failed, or when the
@@ -85,7 +86,12 @@ class Grading:
             sandbox=sandbox,
             env={**GRADER_ENV, "TZ": self._life.scenario.zone},
         )
-        return await self._grader.evaluate(context)
+        judgment = await self._grader.evaluate(context)
+        of_turns = subject.kind in (SubjectKind.TURN, SubjectKind.TURNS)
+        if of_turns and judgment.failure is None and any(t.failure is FailureClass.AGENT for t in turns):
+            # Judged as it stands, and it is said that the agent did not end its turn.
+            return judgment.model_copy(update={"failure": FailureClass.AGENT})
+        return judgment
 
     async def _fresh_copy(self, subject: Subject) -> Sandbox:
         with self._life.clock.freeze(f"copy for grading {subject.key}", Charge.ENGINE):
@@ -110,17 +116,26 @@ class Grading:
         return sandbox
 
     async def sandbox(self) -> Sandbox:
-        """The grader sandbox, started when first needed and kept: every copy finds its places wiped."""
-        if self._sandbox is None:
-            with self._life.clock.freeze("start of the grader sandbox", Charge.SESSIONS):
-                sandbox = self._life.make_sandbox("grader")
-                sandbox.set_offset(self._life.clock.offset_ns())
-                await sandbox.start()
-                files = {f"{GRADER_DIR}/{path}": data for path, data in self._grader.files.items()}
-                if files:
-                    await sandbox.put_files(files, "root")
-            self._sandbox = sandbox
-        return self._sandbox
+        """The grader sandbox, started when first needed and kept: every copy finds its places wiped. One that
+        does not come up, in time or at all, is gone before anybody hears of it."""
+        async with self._starting:  # a hook and a judgment may need it at the same time
+            if self._sandbox is None:
+                with self._life.clock.freeze("start of the grader sandbox", Charge.SESSIONS):
+                    self._sandbox = await self._started()
+            return self._sandbox
+
+    async def _started(self) -> Sandbox:
+        files = {f"{GRADER_DIR}/{path}": data for path, data in self._grader.files.items()}
+        sandbox = self._life.make_sandbox("grader")
+        try:
+            sandbox.set_offset(self._life.clock.offset_ns())
+            await sandbox.start()
+            if files:
+                await sandbox.put_files(files, "root")
+        except BaseException:
+            await sandbox.close()
+            raise
+        return sandbox
 
     async def close(self) -> None:
         """At the life's end, and whenever something may hang in it."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import structlog
 
+from sclate.capture.proxy import BASE_URL, start_proxy
 from sclate.capture.record import CallReader
 from sclate.clock import Charge, HybridClock
 from sclate.effects import EffectRunner
@@ -28,10 +29,10 @@ from sclate.grading import Grading
 from sclate.hooks import EngineHookContext
 from sclate.lifelog import LifeLog
 from sclate.model_calls import ModelCalls
-from sclate.sandbox.protocol import DEFAULT_ENV, UIDS, Process, Sandbox, SandboxError
+from sclate.sandbox.protocol import DEFAULT_ENV, UIDS, Process, Sandbox
 from sclate.scheduler import Scheduler
 from sclate.session import LiveSession
-from sclate.state import EMPTY, StateStore, Workspace, tree_digest
+from sclate.state import EMPTY, StateStore, Workspace, home_is_full, tree_digest
 from sclate_adapters.agent import AgentAdapter, AgentContext
 from sclate_adapters.base import JsonDict
 from sclate_adapters.benchmark import BenchmarkAdapter, EnvironmentSpec, Scenario, ScenarioContext
@@ -45,9 +46,6 @@ from sclate_adapters.sources import SessionEndSource, SessionStartSource
 
 log = structlog.get_logger()
 
-BASE_URL = "http://127.0.0.1:8080"
-PROXY_ARGV = ("/opt/sclate/bin/python", "/opt/sclate/sclate/proxy.py")
-PROXY_TIMEOUT_S = 30.0
 WORLD_POLL_S = 0.25
 
 
@@ -141,6 +139,8 @@ class Life:
         self._stop_at_boundary: str | None = None
         self.usage: Counter[str] = Counter()
         """Tokens by kind, of the calls that said."""
+        self.usage_by_class: dict[str, Counter[str]] = {}
+        """The same, and the number of calls, by `route/class`."""
         self.calls_without_usage = 0
 
         self.clock = HybridClock(scenario.start_ns)
@@ -212,11 +212,13 @@ class Life:
         self.scheduler.stop(f"{failure}: {message}")
 
     async def _tear_down(self) -> None:
-        await self.gateway.close()
-        if self._open is not None:
-            opened, self._open = self._open, None
-            await opened.sandbox.close()
-        await self.grading.close()
+        """Whatever fails, and however often it is interrupted, no sandbox stays."""
+        opened, self._open = self._open, None
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self.grading.close)
+            if opened is not None:
+                stack.push_async_callback(opened.sandbox.close)
+            await self.gateway.close()
 
     def _scenario_context(self) -> ScenarioContext:
         return ScenarioContext(life=self.key, scenario=self.scenario, seed=self.settings.seed)
@@ -262,7 +264,6 @@ class Life:
     async def _start_session(self, plan: SessionPlan) -> None:
         started = time.monotonic_ns()
         spent = self.clock.real_ns()[Charge.SESSIONS]
-        sandbox = self.make_sandbox("agent")
         context = AgentContext(
             life=self.key,
             session=plan,
@@ -282,15 +283,15 @@ class Life:
             in_flight=self.calls.in_flight,
             calls=lambda: self.calls.started,
         )
+        before = self.snapshot()
+        sandbox = self.make_sandbox("agent")  # the last that can fail: from here on it is closed at the end
         calls = CallReader(sandbox.capture_dir / "calls.jsonl", plan.id, self.clock.sim_of_mono)
-        self._open = _Open(
-            plan, sandbox, context, self.snapshot(), self.clock.now(), started, spent, session, calls
-        )
+        self._open = _Open(plan, sandbox, context, before, self.clock.now(), started, spent, session, calls)
         self.log.session_opened(plan)
         sandbox.set_offset(self.clock.offset_ns())
         await self.gateway.open(sandbox.gateway_dir, UIDS["proxy"], self._is_proxy)
         await sandbox.start()
-        proxy = asyncio.ensure_future(self._start_proxy(sandbox))
+        proxy = asyncio.ensure_future(start_proxy(sandbox))
         try:
             await self._restore(sandbox, context)
             sandbox.set_offset(self.clock.offset_ns())
@@ -318,24 +319,6 @@ class Life:
         if greeting := session.channel.greeting():
             await harness.write(greeting)
         self._open_watch = asyncio.ensure_future(self._watch_exit(harness, session))
-
-    async def _start_proxy(self, sandbox: Sandbox) -> None:
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        said: list[bytes] = []
-
-        def output(_: str, lines: list[bytes], __: int) -> None:
-            said.extend(lines)
-            if b"READY" in lines and not ready.done():
-                ready.set_result(None)
-
-        env = {"HOME": "/run/mitmproxy", "PATH": "/usr/bin:/bin"}
-        await sandbox.spawn("proxy", PROXY_ARGV, user="proxy", env=env, on_output=output, stdin=False)
-        try:
-            async with asyncio.timeout(PROXY_TIMEOUT_S):
-                await ready
-        except TimeoutError:
-            tail = b"\n".join(said[-10:]).decode("utf-8", "backslashreplace")
-            raise SandboxError(f"the capture proxy did not come up: {tail}") from None
 
     async def _restore(self, sandbox: Sandbox, context: AgentContext) -> None:
         await self.workspace.attach(sandbox)
@@ -371,6 +354,8 @@ class Life:
         assert self._open is not None
         said = b"\n".join(self._open.stderr).decode("utf-8", "backslashreplace")
         failure, message = session.failure
+        if failure is FailureClass.AGENT and not self.sessions:
+            failure = FailureClass.SUBSTRATE  # the agent has done nothing yet that could have broken it
         self.fail(failure, f"the harness did not come up: {message}" + (f"\n{said}" if said else ""))
 
     async def close_session(self, session_id: str) -> SessionRecord | None:
@@ -416,18 +401,19 @@ class Life:
             if opened.calls.damaged:
                 message = f"{opened.calls.damaged} damaged records of calls in session {session_id}"
                 self.log.fault(self.clock.now(), FailureClass.SUBSTRATE, message)
+            full = await home_is_full(sandbox, opened.context.home)
             durable = self.agent.durable_state(opened.context)
             memory = (*durable.memory, *self.memory.durable_state())
             await together(
                 self.workspace.detach(),
                 self._save(sandbox, "harness", durable.harness, memory),
-                self._save(sandbox, "memory", memory, ()),
+                self._save(sandbox, "memory", memory if self.memory.kept else (), ()),
             )
             self.benchmark.checkpoint(self.hook_context(None, flowing=False))
             await self.gateway.close()
             self._open = None
             await sandbox.close()
-        failure, message = session.failure or (None, "")
+        failure, message = session.failure or ((FailureClass.BUDGET, full) if full else (None, ""))
         record = SessionRecord(
             id=session_id,
             wake=opened.plan.wake,
@@ -444,6 +430,8 @@ class Life:
         self.sessions.append(record)
         self.log.session_closed(record)
         self.scheduler.arrive(lambda: self.scheduler.board.publish(Topic.SESSION_CLOSED, session_id, record))
+        if full is not None:
+            self.fail(FailureClass.BUDGET, full)
         if self._stop_at_boundary is not None:
             self.scheduler.stop(self._stop_at_boundary)
         return record
@@ -490,13 +478,15 @@ class Life:
     def _log_calls(self, records: list[CallRecord]) -> None:
         for record in records:
             classified = record.model_copy(update={"call_class": self.agent.classify_call(record)})
-            self._count_usage(record)
+            self._count_usage(classified)
             self.log.call(classified)
 
     def _count_usage(self, record: CallRecord) -> None:
         """Add what is known; a call that does not say is counted, not taken for 0."""
         known = {name: n for name, n in record.usage.model_dump().items() if n is not None}
         self.usage.update(known)
+        whose = f"{record.route}/{record.call_class.value if record.call_class else 'unknown'}"
+        self.usage_by_class.setdefault(whose, Counter()).update({"calls": 1, **known})
         if not known:
             self.calls_without_usage += 1
 

@@ -29,6 +29,7 @@ class LifeLog:
         self.trace = trace
         self.on_turn: Callable[[TurnRecord], None] = lambda record: None
         self.on_session: Callable[[SessionPlan], None] = lambda plan: None
+        self.on_session_end: Callable[[SessionRecord], None] = lambda record: None
         self.on_judgment: Callable[[Judgment], None] = lambda judgment: None
         self.deliveries: dict[str, DeliveryState] = {}
         self._session: Path | None = None
@@ -78,6 +79,7 @@ class LifeLog:
         self._trace(self._now, "session", session=record.id, change="closed", record=record)
         self.trace.sync()
         self._session = None
+        self.on_session_end(record)
 
     def clock_probed(self, now: int, session: str, off_ns: int) -> None:
         self._trace(now, "session", session=session, change="clock probed", off_ns=off_ns)

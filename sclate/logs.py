@@ -13,6 +13,11 @@ import structlog
 
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 SECRET_TEXT = re.compile(r"\b(?:sk|key|pat|ghp)[-_][A-Za-z0-9_\-]{12,}")
+KEY_TEXT = re.compile(
+    r"\b(?:sk-[A-Za-z0-9_\-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}"
+    r"|xox[abprs]-[A-Za-z0-9\-]{10,}|AKIA[0-9A-Z]{16})"
+)
+"""Keys of the common makes alone: what is left out of recorded model calls, where words must stay words."""
 REDACTED = "(redacted)"
 Level = Literal["debug", "info", "warning", "error"]
 

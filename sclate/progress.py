@@ -13,6 +13,7 @@ from rich.text import Text
 
 from sclate_adapters.effects import SessionPlan
 from sclate_adapters.judgments import Judgment
+from sclate_adapters.records import SessionRecord
 
 if TYPE_CHECKING:
     from sclate.life import Life
@@ -30,11 +31,12 @@ def plain(text: str) -> str:
 
 
 class Progress(Protocol):
-    """What a run tells."""
+    """What a run tells. `session`: one opens; `session_ended`: it has closed."""
 
     def note(self, text: str) -> None: ...
     def life_started(self, life: Life) -> None: ...
     def session(self, plan: SessionPlan, life: Life) -> None: ...
+    def session_ended(self, record: SessionRecord, life: Life) -> None: ...
     def judged(self, judgment: Judgment, life: Life) -> None: ...
     def life_ended(self, summary: LifeSummary) -> None: ...
     def close(self) -> None: ...
@@ -46,13 +48,14 @@ class Quiet:
     def note(self, text: str) -> None: ...
     def life_started(self, life: Life) -> None: ...
     def session(self, plan: SessionPlan, life: Life) -> None: ...
+    def session_ended(self, record: SessionRecord, life: Life) -> None: ...
     def judged(self, judgment: Judgment, life: Life) -> None: ...
     def life_ended(self, summary: LifeSummary) -> None: ...
     def close(self) -> None: ...
 
 
 class Lines:
-    """One line a session, for logs and pipes."""
+    """One line a session, when it has ended, for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -68,21 +71,24 @@ class Lines:
         self._started = time.monotonic()
         self._say(f"life {life.key.slug()}")
 
-    def session(self, plan: SessionPlan, life: Life) -> None:
-        self._say(f"  {self.status(plan, life)}")
+    def session(self, plan: SessionPlan, life: Life) -> None: ...
 
-    def status(self, plan: SessionPlan, life: Life) -> str:
+    def session_ended(self, record: SessionRecord, life: Life) -> None:
+        failed = f"  failed ({record.failure}): {record.failure_message}" if record.failure else ""
+        self._say(f"  {self.status(record, life)}{failed}")
+
+    def status(self, session: SessionPlan | SessionRecord, life: Life) -> str:
         """Where the life stands."""
         judged = [j for j in life.judgments if j.passed is not None]
         passed = sum(j.passed is True for j in judged)
         real_s = time.monotonic() - self._started
         simulated_s = (life.clock.now() - life.scenario.start_ns) / 1e9
         ratio = f", {simulated_s / real_s:,.0f}x" if real_s > 1 else ""
-        wake = " (wake)" if plan.wake else ""
+        wake = " (wake)" if session.wake else ""
         known = sum(life.usage.values())
         tokens = f"{known:,} tokens  " if known else ""
         return (
-            f"{local_time(life.clock.now(), life.scenario.zone)}  {plan.id}{wake}  "
+            f"{local_time(life.clock.now(), life.scenario.zone)}  {session.id}{wake}  "
             f"passed {passed}/{len(judged)}  {tokens}{real_s:.0f} s{ratio}"
         )
 
@@ -116,7 +122,6 @@ class LiveLine(Lines):
         self._life = life
 
     def session(self, plan: SessionPlan, life: Life) -> None:
-        super().session(plan, life)
         self._plan = plan
 
     def life_ended(self, summary: LifeSummary) -> None:

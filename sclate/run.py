@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import time
 from collections import Counter
 from importlib.metadata import version
@@ -11,14 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from pydantic import Field
 
 from sclate import registry
 from sclate.clock import Charge
 from sclate.config import RunConfig
 from sclate.errors import FailureClass
+from sclate.failures import FailureCount, count_failures
 from sclate.life import Life, LifeSettings
 from sclate.lifelog import LifeLog
 from sclate.model_calls import parse_latency
+from sclate.outage import Outage, Patience
+from sclate.plugin_guard import Guard, PluginError
 from sclate.progress import Progress
 from sclate.sandbox.build import Built, ensure_all, ensure_harness
 from sclate.sandbox.docker import DockerSandbox
@@ -27,10 +32,12 @@ from sclate.sandbox.protocol import Limits, Sandbox, SandboxSpec
 from sclate.trace import TraceWriter, write_json
 from sclate_adapters.agent import AgentAdapter
 from sclate_adapters.base import CONTRACT_VERSION, JsonDict, Record
-from sclate_adapters.benchmark import BenchmarkAdapter, Scenario
+from sclate_adapters.benchmark import BenchmarkAdapter, Scenario, ScenarioContext
+from sclate_adapters.effects import SessionPlan
+from sclate_adapters.judgments import Judgment, Subject, SubjectKind
 from sclate_adapters.memory import MemorySystem
 from sclate_adapters.models import ModelBackend
-from sclate_adapters.records import LifeKey
+from sclate_adapters.records import LifeKey, SessionRecord, TurnRecord
 
 log = structlog.get_logger()
 
@@ -48,6 +55,7 @@ class LifeSummary(Record):
     turns: int
     calls: int
     tokens: dict[str, int]
+    tokens_by_class: dict[str, dict[str, int]] = Field(default_factory=dict)
     calls_without_usage: int
     simulated_s: float
     real_s: float
@@ -57,7 +65,13 @@ class LifeSummary(Record):
     lateness_p99_ms: float | None
     failure: FailureClass | None = None
     failure_message: str = ""
+    failures: tuple[FailureCount, ...] = ()
     interrupted: bool = False
+
+    @property
+    def nothing_judged(self) -> bool:
+        """There were judgments to be made, and every one is missing."""
+        return 0 < self.judged == self.missing
 
     @property
     def session_overhead_s(self) -> float | None:
@@ -85,11 +99,12 @@ class RunSummary(Record):
     model: str
     keyless: bool
     lives: tuple[LifeSummary, ...]
+    host_rss_mb: float | None = Field(None, description="peak resident memory of the engine's process, MiB")
 
     @property
     def ok(self) -> bool:
-        """Whether no life broke off. Failures inside a life are its data."""
-        return all(life.failure is None for life in self.lives)
+        """Whether no life broke off, and none came to nothing. Other failures inside a life are its data."""
+        return all(life.failure is None and not life.nothing_judged for life in self.lives)
 
 
 class Run:
@@ -100,12 +115,17 @@ class Run:
         self.progress = progress
         self.interrupted: str | None = None
         self._life: Life | None = None
-        benchmark: type[BenchmarkAdapter] = registry.load("benchmarks", config.benchmark.name)
-        agent: type[AgentAdapter] = registry.load("agents", config.agent.name)
-        memory: type[MemorySystem] = registry.load("memories", config.memory.name)
-        self.benchmark = benchmark(config.benchmark.data, config.benchmark.options)
-        self.agent = agent(config.agent.options)
-        self.memory = memory(config.memory.options, frozen=config.memory.frozen)
+        self.guard = Guard()
+        kind, agent, memory = config.benchmark, config.agent, config.memory
+        self.benchmark: BenchmarkAdapter = registry.make(
+            "benchmarks", kind.name, kind.data, options=kind.options, guard=self.guard
+        )
+        self.agent: AgentAdapter = registry.make(
+            "agents", agent.name, options=agent.options, guard=self.guard
+        )
+        self.memory: MemorySystem = registry.make(
+            "memories", memory.name, options=memory.options, guard=self.guard, frozen=memory.frozen
+        )
         self.profile = config.profile()
         self.latency_ns = parse_latency(config.clock.latency)
         self.arm = f"{config.agent.name}+{config.memory.name}"
@@ -115,6 +135,25 @@ class Run:
         settings = self.config.benchmark
         found = self.benchmark.scenarios(settings.split, settings.limit, self.config.seed)
         return [s for s in found if settings.selects(s.id)]
+
+    def rehearse(self, scenario: Scenario) -> None:
+        """Ask the plug-ins for all that they can say before anything runs.
+
+        Raises:
+            PluginError: one of them raises.
+        """
+        context = ScenarioContext(
+            life=LifeKey(scenario=scenario.id, arm=self.arm), scenario=scenario, seed=self.config.seed
+        )
+        self.benchmark.environment(scenario)
+        self.benchmark.event_sources(context)
+        self.benchmark.source_manifest(context)
+        self.benchmark.world_provider(context)
+        self.benchmark.grader(scenario)
+        self.agent.event_sources(self.memory)
+        self.memory.event_sources()
+        self.memory.describe()
+        self.benchmark.describe()
 
     def interrupt(self, reason: str) -> None:
         """End at the next safe point."""
@@ -150,6 +189,7 @@ class Run:
             model=self.profile.name,
             keyless=self.profile.backend is not None,
             lives=tuple(summaries),
+            host_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         )
         write_json(folder / "result.json", summary)
         return summary
@@ -179,7 +219,7 @@ class Run:
         folder.mkdir()
         backend: ModelBackend | None = None
         if self.profile.backend is not None:
-            backend = registry.load("models", self.profile.backend)(**self.profile.options)
+            backend = registry.make_model(self.profile.backend, self.profile.options)
         budgets = self.config.budgets
         settings = LifeSettings(
             seed=self.config.seed,
@@ -204,35 +244,76 @@ class Run:
                 settings,
                 lifelog,
             )
-            lifelog.on_turn = life.turn_settled
-            lifelog.on_session = lambda plan: self.progress.session(plan, life)
-            lifelog.on_judgment = lambda judgment: self.progress.judged(judgment, life)
+            opened = self._listen(life)
             trace.write(
                 scenario.start_ns, "run", {"life": key, "scenario": scenario.id, "zone": scenario.zone}
             )
             self.progress.life_started(life)
-            await life.run()
+            try:
+                await life.run()
+            except PluginError:
+                pass  # the guard has told the life
             self._life = None
-            summary = self._summary(life, time.monotonic() - started)
+            summary = self._summary(life, opened, time.monotonic() - started)
+            self.guard.on_error = lambda error: None
             trace.write(life.clock.now(), "end", {"result": summary})
         write_json(folder / "result.json", summary)
         self.progress.life_ended(summary)
         return summary
 
-    def _summary(self, life: Life, real_s: float) -> LifeSummary:
+    def _listen(self, life: Life) -> list[SessionPlan]:
+        """Show and log what happens in a life, and give up where it must be; returns sessions as they open."""
+        opened: list[SessionPlan] = []
+        outage, patience = Outage(self.progress.note), Patience(life.fail)
+        life.gateway.on_waiting, life.gateway.on_answer = outage.waiting, outage.answered
+        self.guard.on_error = lambda error: life.fail(error.failure, error.message)
+
+        def turn_settled(record: TurnRecord) -> None:
+            life.turn_settled(record)
+            if record.failure is not None:
+                said = record.failure_message
+                log.warning("turn failed", turn=record.key, failure=record.failure.value, message=said)
+            patience.turn(record)
+
+        def session_opened(plan: SessionPlan) -> None:
+            opened.append(plan)
+            self.progress.session(plan, life)
+
+        def session_ended(record: SessionRecord) -> None:
+            if record.failure is not None:
+                said = record.failure_message
+                log.warning("session failed", session=record.id, failure=record.failure.value, message=said)
+            self.progress.session_ended(record, life)
+
+        def judged(judgment: Judgment) -> None:
+            if judgment.score is None:
+                log.warning("judgment missing", subject=judgment.subject.key, failure=judgment.failure)
+            self.progress.judged(judgment, life)
+
+        life.log.on_turn, life.log.on_judgment = turn_settled, judged
+        life.log.on_session, life.log.on_session_end = session_opened, session_ended
+        return opened
+
+    def _summary(self, life: Life, opened: list[SessionPlan], real_s: float) -> LifeSummary:
         lateness = sorted(life.scheduler.lateness_ns)
         judged = life.judgments
+        turns = life.turns_of(Subject(kind=SubjectKind.LIFE))
+        try:
+            figures = self.benchmark.figures(life.scenario, judged)
+        except PluginError:  # the guard has told the life
+            figures = {}
         return LifeSummary(
             key=life.key,
-            figures=self.benchmark.figures(life.scenario, judged),
+            figures=figures,
             judged=len(judged),
             passed=sum(j.passed is True for j in judged),
             missing=sum(j.score is None for j in judged),
-            sessions=sum(not s.wake for s in life.sessions),
-            wake_sessions=sum(s.wake for s in life.sessions),
-            turns=sum(s.turns for s in life.sessions),
+            sessions=sum(not plan.wake for plan in opened),
+            wake_sessions=sum(plan.wake for plan in opened),
+            turns=sum(turn.real_ns > 0 for turn in turns),  # a delivery that nobody took up has a record too
             calls=life.calls.finished,
             tokens=dict(life.usage),
+            tokens_by_class={whose: dict(known) for whose, known in life.usage_by_class.items()},
             calls_without_usage=life.calls_without_usage,
             simulated_s=(life.clock.now() - life.scenario.start_ns) / 1e9,
             real_s=real_s,
@@ -242,6 +323,7 @@ class Run:
             lateness_p99_ms=lateness[int(len(lateness) * 0.99)] / 1e6 if lateness else None,
             failure=life.failure[0] if life.failure else None,
             failure_message=life.failure[1] if life.failure else "",
+            failures=count_failures(judged, turns, life.sessions),
             interrupted=self.interrupted is not None,
         )
 
@@ -252,8 +334,13 @@ class Run:
             "sclate": version("sclate"),
             "contract": CONTRACT_VERSION,
             "python": platform.python_version(),
-            "benchmark": self.benchmark.metadata,
-            "agent": {"name": self.agent.name, "version": self.agent.version},
+            "benchmark": self.benchmark.metadata.model_dump(mode="json") | self.benchmark.describe(),
+            "agent": {
+                "name": self.agent.name,
+                "version": self.agent.version,
+                "program": self.agent.program(),
+                "options": self.agent.options,
+            },
             "memory": self.memory.describe(),
             "model": self.profile.model_dump(mode="json", exclude={"key_env"}),
             "image": image,

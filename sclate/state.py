@@ -15,6 +15,8 @@ from pathlib import Path
 from sclate.sandbox.protocol import Sandbox, SavedTree
 from sclate_adapters.benchmark import WorkspaceAccess
 
+MIN_HOME_FREE = 1 << 20
+"""Bytes."""
 EMPTY = "sha256:" + sha256(b"").hexdigest()
 
 
@@ -24,6 +26,20 @@ def tree_digest(root: Path) -> str:
     for path in sorted(p for p in root.rglob("*") if p.is_file()):
         total.update(str(path.relative_to(root)).encode() + b"\0" + sha256(path.read_bytes()).digest())
     return "sha256:" + total.hexdigest()
+
+
+async def home_is_full(sandbox: Sandbox, home: str) -> str | None:
+    """Says how full the agent's home is, when harness and memory can write next to nothing more there: they
+    would not tell, and what they keep would be cut off unseen."""
+    looked = await sandbox.run(["df", "--output=avail,size", "-B1", home], user="agent")
+    if looked.rc != 0:
+        return None  # an agent can take it away from itself; the state tool will say so
+    free, size = map(int, looked.stdout.split()[-2:])
+    if free >= MIN_HOME_FREE:
+        return None
+    return (
+        f"the agent's home is full: {free} of {size} bytes are free; home_mb of the environment sets its size"
+    )
 
 
 class StateStore:

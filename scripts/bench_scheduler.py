@@ -10,6 +10,7 @@ import asyncio
 import heapq
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -181,6 +182,23 @@ async def in_sandbox() -> dict[str, float]:
     }
 
 
+def whole_life() -> dict[str, float]:
+    """What the substrate itself costs in a month lived by the reference harness: `workmonth`."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        argv = [sys.executable, "-m", "sclate.cli.main", "run", "--benchmark", "workmonth", "--quiet"]
+        subprocess.run([*argv, "--out", str(out)], check=True, stdout=sys.stderr)
+        result = json.loads((out / "result.json").read_text())
+    (life,) = result["lives"]
+    sessions = life["sessions"] + life["wake_sessions"]
+    return {
+        "substrate_per_session_s": life["real_s_by"]["sessions"] / sessions,
+        "substrate_per_turn_ms": life["real_s_by"]["engine"] / life["turns"] * 1e3,
+        "host_rss_mb": result["host_rss_mb"],
+        "month_s": life["real_s"],
+    }
+
+
 def main() -> None:
     repeats = 5
     figures: dict[str, float] = {}
@@ -199,6 +217,7 @@ def main() -> None:
     figures["lateness_flowing_p99_ms"] = p99(late)
     if "--no-docker" not in sys.argv:
         figures |= asyncio.run(in_sandbox())
+        figures |= whole_life()
     for name, value in figures.items():
         print(f"{name:<36} {value:>14,.3f}", file=sys.stderr)
     print(json.dumps(figures))

@@ -3,8 +3,8 @@
 # shellcheck shell=bash
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV=$(realpath -ms "${SCLATE_VENV:-$ROOT/.venv}") # whoever goes elsewhere still finds it
 cd "$ROOT"
-VENV=${SCLATE_VENV:-$ROOT/.venv}
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $1"; say "  why: $2"; say "  fix: $3"; exit 3; }
@@ -26,6 +26,13 @@ find_python() { # a Python that is new enough
   die "no Python 3.11 or newer" "SCLATE needs one" "apt-get install python3, or set SCLATE_PYTHON"
 }
 
+# What pip has to say is of use only where it fails; then all of it is.
+quiet_pip() {
+  local log=$VENV/pip.log
+  "$VENV/bin/pip" install --disable-pip-version-check "$@" >"$log" 2>&1 && return
+  die "the packages cannot be installed" "$(grep -i '^error' "$log" || tail -n 5 "$log")" "see $log, then run again"
+}
+
 ensure_venv() {
   local stamp want python
   want=$(cat requirements.lock pyproject.toml | sha256sum | cut -d' ' -f1)
@@ -38,8 +45,8 @@ ensure_venv() {
     apt_install python3-venv
     "$python" -m venv --clear "$VENV"
   fi
-  "$VENV/bin/pip" install -q --disable-pip-version-check --require-hashes -r requirements.lock
-  "$VENV/bin/pip" install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+  quiet_pip --require-hashes -r requirements.lock
+  quiet_pip --no-deps --no-build-isolation -e .
   touch "$stamp"
 }
 
@@ -77,6 +84,41 @@ ensure_chromium() {
   may_install || die "chromium is missing" "tests look at the report in a real browser" \
     "apt-get install chromium (or, as root on Debian: SCLATE_INSTALL=1 $0, which installs it)"
   apt_install chromium fonts-dejavu-core
+}
+
+# With it the package of the real harness is fetched.
+ensure_npm() {
+  command -v npm >/dev/null && return
+  may_install || die "npm is missing" "real Claude Code is fetched with it" \
+    "apt-get install npm (or, as root on Debian: SCLATE_INSTALL=1 $0, which installs it)"
+  apt_install npm
+}
+
+# Claude Code of the pinned version, unmodified; says what is in the way.
+ensure_claude_code() {
+  "$VENV/bin/python" - <<'PYTHON'
+import sys
+
+from sclate import registry
+from sclate.sandbox.build import ensure_harness
+from sclate_adapters.errors import PrerequisiteError
+
+try:
+    ensure_harness(registry.load("agents", "claude-code")(), lambda text: print(text, file=sys.stderr))
+except PrerequisiteError as error:
+    sys.exit(f"{error.what}: {error.why}")
+PYTHON
+}
+
+# The demo's agent: the real harness where it can be had.
+choose_agent() {
+  if ensure_claude_code; then
+    AGENT=claude-code
+    say "the agent is real Claude Code, unmodified; the model is the apprentice, which needs no key"
+  else
+    AGENT=reference
+    say "the agent is our reference harness, since Claude Code cannot be had here (see the line above)"
+  fi
 }
 
 ensure_images() {

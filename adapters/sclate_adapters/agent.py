@@ -125,6 +125,8 @@ class AgentAdapter(ABC):
     name: ClassVar[str]
     version: ClassVar[str] = ""
     capabilities: ClassVar[AgentCapabilities]
+    option_names: ClassVar[tuple[str, ...]] = ()
+    """The keys that `options` may have; the registry refuses any other by name."""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options: Mapping[str, Any] = options or {}
@@ -140,6 +142,11 @@ class AgentAdapter(ABC):
         Raises:
             PrerequisiteError: it cannot be had.
         """
+
+    def remarks(self, folder: Path) -> Sequence[str]:
+        """What the user should know of the program that `install` put into `folder`; said before every run,
+        one line each."""
+        return ()
 
     @abstractmethod
     def provision(self, ctx: AgentContext) -> Provision: ...

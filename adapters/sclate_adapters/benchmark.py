@@ -158,11 +158,14 @@ class BenchmarkAdapter(ABC):
 
     Args:
         data: the user's data folder, or None for a benchmark that ships its own.
-        options: the adapter's own settings; an unknown one is a `PrerequisiteError`.
+        options: the adapter's own settings, declared in `option_names`; a wrong value is a
+            `PrerequisiteError`.
     """
 
     contract_version: ClassVar[str] = CONTRACT_VERSION
     metadata: ClassVar[BenchmarkMetadata]
+    option_names: ClassVar[tuple[str, ...]] = ()
+    """The keys that `options` may have; the registry refuses any other by name."""
 
     def __init__(self, data: Path | None = None, options: Mapping[str, Any] | None = None) -> None:
         self.data = data
@@ -201,6 +204,10 @@ class BenchmarkAdapter(ABC):
     async def hook(self, name: str, ctx: HookContext, args: JsonDict) -> JsonDict:
         """Carry out a hook that one of its sources asked for."""
         raise NotImplementedError(f"{type(self).__name__} has no hook {name!r}")
+
+    def describe(self) -> JsonDict:
+        """Options and digests of data that could change a result, for the run's lock file."""
+        return {}
 
     def figures(self, scenario: Scenario, judgments: Sequence[Judgment]) -> dict[str, float | None]:
         """The benchmark's headline figures over a life's judgments, named as its users name them.

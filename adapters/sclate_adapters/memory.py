@@ -34,6 +34,10 @@ class MemorySystem(ABC):
     contract_version: ClassVar[str] = CONTRACT_VERSION
     name: ClassVar[str]
     mode: ClassVar[Literal["none", "native", "added"]]
+    kept: ClassVar[bool] = True
+    """Whether what it wrote is there in the next session; a control arm forgets."""
+    option_names: ClassVar[tuple[str, ...]] = ()
+    """The keys that `options` may have; the registry refuses any other by name."""
 
     def __init__(self, options: Mapping[str, Any] | None = None, *, frozen: bool = False) -> None:
         self.options: Mapping[str, Any] = options or {}

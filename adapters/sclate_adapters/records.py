@@ -153,6 +153,7 @@ class CallRecord(Record):
     end_sim_ns: SimNs | None = None
     retries: int = 0
     truncated: bool = False
+    redacted: int = Field(0, description="how many times what looks like a key was left out of the bodies")
     error: str | None = None
 
 

@@ -28,8 +28,22 @@ HIGH, LOW = 4 << 20, 1 << 20  # unsent bytes at which reading of pipes stops and
 CHUNK = 1 << 16
 ENDING = (signal.SIGTERM, signal.SIGINT)
 STATETOOL = "statetool"  # run by a fork of this process instead of a program: a third of the time
-PR_SET_CHILD_SUBREAPER = 36
-prctl = ctypes.CDLL(None).prctl
+PIPE_MAX = 1 << 20  # what a process may let a pipe hold at most
+PR_SET_CHILD_SUBREAPER, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 36, 22, 2
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+# What a sandbox without a network confines. Other kinds of sockets are not made at all: AF_VSOCK reaches the
+# hypervisor from any network namespace.
+FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+# By AUDIT_ARCH_*: the calls whose first argument is a family, and the calls that make sockets unseen
+# (io_uring_setup, and socketcall, whose arguments lie in memory). From the kernel's tables of system calls.
+CALLS = {
+    0xC000003E: ((41, 53), (425,)),  # x86-64, and x32 with the bit below
+    0x40000003: ((359, 360), (425, 102)),  # i386
+    0xC00000B7: ((198, 199), (425,)),  # arm64
+    0x40000028: ((281, 288), (425, 102)),  # arm
+}
+X32_BIT = 0x40000000
 
 
 class Process:
@@ -344,7 +358,6 @@ class Init:
             data = os.read(fd, CHUNK)
         except BlockingIOError:
             return
-        partial = process.partial[name]
         if not data:
             self.close_pipe(process, name)
             self.finish(process)
@@ -352,6 +365,10 @@ class Init:
         if name == "stdout" and process.sink is not None:
             self.store(process, data)
             return
+        self.pass_on(process, name, data)
+
+    def pass_on(self, process, name, data):
+        partial = process.partial[name]
         searched = len(partial)
         partial += data
         cut = partial.rfind(b"\n", searched) + 1 or (len(partial) if len(partial) > MAX_LINE else 0)
@@ -378,6 +395,21 @@ class Init:
             process.dropped += len(data)
             return
         process.kept += self.emit(ev="out", id=process.key, s=name, d=data.decode("utf-8", "surrogateescape"))
+
+    def take_rest(self, process, name):
+        """What its writers left in a pipe before they were killed; those who still write are not waited for."""
+        for _ in range(PIPE_MAX // CHUNK):
+            fd = process.pipes[name]
+            try:
+                data = os.read(fd, CHUNK) if fd is not None else b""
+            except BlockingIOError:
+                return
+            if not data:
+                return
+            if name == "stdout" and process.sink is not None:
+                self.store(process, data)
+            else:
+                self.pass_on(process, name, data)
 
     def close_pipe(self, process, name):
         fd = process.pipes[name]
@@ -414,6 +446,7 @@ class Init:
         if process.rc is None or (open_pipes and not force) or process.key not in self.processes:
             return
         for name in process.pipes:
+            self.take_rest(process, name)
             self.close_pipe(process, name)
         if process.sink is not None:
             os.close(process.sink)
@@ -480,6 +513,8 @@ def child(argv, env, cwd, uid, stdio, report, oom, tree):
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
+        if prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(SOCKETS), 0, 0):
+            raise OSError(ctypes.get_errno(), "seccomp")
         os.chdir(cwd)
         if argv[0] == STATETOOL:
             state(argv[1:])
@@ -487,6 +522,38 @@ def child(argv, env, cwd, uid, stdio, report, oom, tree):
     except BaseException as error:
         os.write(report, f"{type(error).__name__}: {error}".encode()[:500])
     os._exit(127)
+
+
+class Filter(ctypes.Structure):
+    """struct sock_fprog"""
+
+    _fields_ = (("length", ctypes.c_ushort), ("program", ctypes.c_char_p))
+
+
+def sockets_filter():
+    """A seccomp filter: sockets of `FAMILIES` only. As `struct sock_filter`s, whose jumps count what to skip."""
+    load, equal, mask, end = 0x20, 0x15, 0x54, 0x06
+    number, arch, family = 0, 4, 16  # offsets in struct seccomp_data; a family is the argument's low half
+    allow, refuse = 0x7FFF0000, 0x00050000  # refuse: and the errno
+
+    def step(code, k, then=0, otherwise=0):
+        return struct.pack("=HBBI", code, then, otherwise, k)
+
+    program = b""
+    for audit_arch, ((make, make_pair), unseen) in CALLS.items():
+        steps = [step(load, number), step(mask, 0xFFFFFFFF ^ (X32_BIT if audit_arch == 0xC000003E else 0))]
+        for call in unseen:
+            steps += [step(equal, call, 0, 1), step(end, refuse | errno.ENOSYS)]
+        steps += [step(equal, make, 2), step(equal, make_pair, 1), step(end, allow), step(load, family)]
+        for known in FAMILIES:
+            steps += [step(equal, known, 0, 1), step(end, allow)]
+        steps.append(step(end, refuse | errno.EAFNOSUPPORT))
+        program += step(load, arch) + step(equal, audit_arch, 0, len(steps)) + b"".join(steps)
+    program += step(end, refuse | errno.ENOSYS)
+    return Filter(len(program) // 8, program)
+
+
+SOCKETS = sockets_filter()
 
 
 def load_statetool():

@@ -37,6 +37,7 @@ UPSTREAM = os.environ.get("SCLATE_UPSTREAM", "/run/sclate/gw/gateway.sock")
 UIDS = json.loads(os.environ.get("SCLATE_ROUTES", '{"agent": 64001, "memory": 64002}'))
 MAX_KEPT = 32 << 20  # bytes of a body that are kept in the record (`cut` says so); all of it is passed on
 RETRIES_HEADER = "x-sclate-retries"  # from the gateway to the record, not to the caller
+SECRETS = re.compile(os.environ.get("SCLATE_SECRETS", r"(?!)"))  # what looks like a key is not written down
 SECRET_HEADERS = {"authorization", "x-api-key", "cookie", "set-cookie", "proxy-authorization"}
 
 if mitmproxy.version.VERSION != "11.0.2":
@@ -95,11 +96,16 @@ def now():
 
 
 def kept(data):
-    """Bytes in a JSON string: as text where they are UTF-8, else base64."""
+    """Bytes in a JSON string, as text where they are UTF-8, else base64; and how many secrets were left out.
+
+    In a body that is not UTF-8 they are looked for byte by byte.
+    """
+    text, n = SECRETS.subn("(redacted)", data.decode("utf-8", "surrogateescape"))
     try:
-        return {"text": data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+        text.encode("utf-8")
+        return {"text": text}, n
+    except UnicodeEncodeError:
+        return {"base64": base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()}, n
 
 
 def plain_headers(headers):
@@ -174,13 +180,11 @@ class Capture:
         if "response_body" not in flow.metadata and flow.response is not None:  # one of our own
             call["status"] = flow.response.status_code
             flow.metadata["response_body"] = flow.response.raw_content or b""
-        line = {
-            **call,
-            "request": kept(bytes(flow.metadata.get("request_body", b""))),
-            "response": kept(bytes(flow.metadata.get("response_body", b""))),
-            "end": now(),
-            "error": error,
-        }
+        request, found = kept(bytes(flow.metadata.get("request_body", b"")))
+        response, more = kept(bytes(flow.metadata.get("response_body", b"")))
+        line = {**call, "request": request, "response": response, "end": now(), "error": error}
+        if found or more:
+            line["redacted"] = found + more
         flow.metadata.clear()
         os.write(self.out, json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 

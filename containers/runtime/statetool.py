@@ -8,7 +8,8 @@ The tar is deterministic: the same tree gives the same bytes, and restoring keep
 Members are absolute paths without the leading slash. A restore never writes outside of the given roots: it
 refuses members that are not plain files, folders or links, and it never follows a link on the way.
 
-Exit codes: 0 done, 3 refused (the reason and the member's name on stderr).
+Exit codes: 0 done (stderr names the pipes and sockets that were left out, if any), 3 refused (the reason and
+the member's name on stderr).
 """
 
 import argparse
@@ -22,6 +23,7 @@ import tarfile
 import time
 
 REFUSED = 3
+NAMED = 5  # of what was left out
 
 
 class RefusedError(Exception):
@@ -85,7 +87,8 @@ def permitted(path, status, rights):
 
 
 def save(paths, without, budget, out):
-    links = {}
+    """Returns the pipes and sockets that were met. There is nothing in them to keep: they are left out."""
+    links, left_out = {}, []
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for root in sorted(set(paths)):
             if not os.path.lexists(root):
@@ -103,6 +106,9 @@ def save(paths, without, budget, out):
                         info.type, info.linkname = tarfile.LNKTYPE, first.lstrip("/")
                     else:
                         info.size = status.st_size
+                elif stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):
+                    left_out.append(path)
+                    continue
                 else:
                     raise RefusedError(f"not a file, folder or link: {path!r}")
                 budget.take(path, info.size)
@@ -113,10 +119,12 @@ def save(paths, without, budget, out):
                         tar.addfile(info, data)
                 else:
                     tar.addfile(info)
+    return left_out
 
 
 def no_follow(path, flags):
-    return os.open(path, flags | os.O_NOFOLLOW)
+    """Waits for nobody either, should a pipe have taken the file's place."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def checked_parent(name, roots):
@@ -218,7 +226,10 @@ def main(argv=None):
     budget = Budget(args.max_bytes, args.max_files)
     try:
         if args.action == "save":
-            save(args.paths, args.without, budget, sys.stdout.buffer)
+            left_out = save(args.paths, args.without, budget, sys.stdout.buffer)
+            if left_out:
+                first = ", ".join(ascii(path)[:200] for path in left_out[:NAMED])
+                print(f"{len(left_out)} left out: {first}", file=sys.stderr)
         else:
             restore(args.paths, args.wipe, budget, sys.stdin.buffer, args.replaced_now)
     except (RefusedError, tarfile.TarError, UnicodeError, ValueError) as error:

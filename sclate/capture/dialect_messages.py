@@ -201,7 +201,7 @@ def hear_stream(data: bytes) -> Heard:
     for event in [*parser.feed(data), *parser.end()]:
         try:
             heard.take(json.loads(event.data))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue  # the record of the bytes is whole all the same
     return heard.result()
 
@@ -265,7 +265,7 @@ class _Hearing:
                 continue
             try:
                 block[key] = json.loads(text or "{}")
-            except ValueError:
+            except (ValueError, RecursionError):
                 block[key] = {"_unparsed": text}
         content = [block for _, block in sorted(self.blocks.items())]
         return Heard(

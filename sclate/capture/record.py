@@ -73,7 +73,7 @@ class CallReader:
                 record = self._record(json.loads(line), turn)
                 if record.seq in self._seen:
                     raise ValueError(f"call {record.seq} is recorded twice")
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 self.damaged += 1
                 log.error("damaged record of a call", session=self.session, error=repr(error)[:500])
                 continue
@@ -126,6 +126,7 @@ class CallReader:
             first_byte_sim_ns=self._sim_of_mono(first["mono_ns"]) if first else None,
             end_sim_ns=self._sim_of_mono(end["mono_ns"]),
             retries=line.get("retries", 0),
+            redacted=int(line.get("redacted", 0)),
             truncated=bool(line.get("cut")) or (streamed and not heard.complete),
             error=error,
         )
@@ -155,6 +156,6 @@ def _whole(value: Any) -> Any:
 def _json(data: bytes) -> JsonDict | None:
     try:
         body = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):  # no JSON, or nested too deep
         return None
     return body if isinstance(body, dict) else None

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import inspect
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,7 +14,6 @@ from sclate.cli.console import out
 from sclate.config import ConfigurationError
 from sclate.errors import PrerequisiteError
 from sclate.models.serve import serve as serve_backend
-from sclate_adapters.models import ModelBackend
 
 app = typer.Typer(no_args_is_help=True, help="Models without a key.")
 
@@ -44,7 +41,7 @@ def serve(
             options[key] = json.loads(value)
         except ValueError:
             options[key] = value
-    backend = make_backend(name, options)
+    backend = registry.make_model(name, options)
 
     async def main() -> None:
         async with serve_backend(backend, port) as url:
@@ -59,16 +56,3 @@ def serve(
         raise PrerequisiteError(
             f"port {port} of 127.0.0.1 cannot be had", str(error.strerror), "--port 0 picks a free one"
         ) from None
-
-
-def make_backend(name: str, options: Mapping[str, Any]) -> ModelBackend:
-    """A keyless model. Raises `PrerequisiteError`: there is none of that name, or not with these options."""
-    kind = registry.load("models", name)
-    try:
-        inspect.signature(kind).bind(**options)
-    except TypeError as error:
-        raise ConfigurationError(
-            f"model {name!r} does not take these options", str(error), f"it takes {inspect.signature(kind)}"
-        ) from None
-    backend: ModelBackend = kind(**options)
-    return backend

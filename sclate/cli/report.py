@@ -19,16 +19,22 @@ def summary_lines(summary: RunSummary, folder: Path) -> list[str]:
     head = f"{summary.benchmark} lived by {summary.arm}, model {summary.model}"
     lines = [head + (" (no model: not a benchmark result)" if summary.keyless else "")]
     for life in summary.lives:
-        lines += _life_lines(life)
+        lines += life_lines(life, summary)
     return [*lines, f"run folder: {folder}"]
 
 
-def _life_lines(life: LifeSummary) -> list[str]:
+def life_lines(life: LifeSummary, run: RunSummary | None = None) -> list[str]:
+    """What came of one life; of a run that broke off nobody knows the model."""
     compression = f"{life.compression:,.0f}x" if life.compression else "-"
     lines = [
         f"life {life.key.slug()}",
         f"  judged {life.judged}, passed {life.passed}, missing {life.missing}",
     ]
+    if life.nothing_judged:
+        lines.append("  nothing came of it: every judgment is missing")
+    for one in life.failures:
+        what = {"judgment": "missing judgments", "turn": "failed turns", "session": "failed sessions"}
+        lines.append(f"  {what[one.where]} ({one.failure}): {one.count}, the first {shortened(one.example)}")
     headline = {name: value for name, value in life.figures.items() if "/" not in name}
     for name, value in headline.items():
         lines.append(f"  {name}: {'missing' if value is None else f'{value:.4f}'}")
@@ -44,7 +50,11 @@ def _life_lines(life: LifeSummary) -> list[str]:
         lines.append(f"  of it the substrate's own: {own}")
     if life.tokens:
         lines.append("  tokens: " + ", ".join(f"{name} {n:,}" for name, n in life.tokens.items()))
-    if life.calls_without_usage:
+    elif run is not None and run.keyless and life.calls:
+        lines.append(f"  tokens: the model {run.model} reports none")
+    elif life.calls:
+        lines.append("  tokens: not reported")
+    if life.tokens and life.calls_without_usage:
         lines.append(f"  {life.calls_without_usage} calls did not say how many tokens they took")
     if life.lateness_p99_ms is not None:
         lines.append(f"  lateness of dispatches p99 {life.lateness_p99_ms:.1f} ms")
@@ -53,3 +63,9 @@ def _life_lines(life: LifeSummary) -> list[str]:
     if life.failure is not None:
         lines.append(f"  failed ({life.failure}): {life.failure_message}")
     return lines
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """One line of a message; the whole is in run.log and in the report."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[:most] + " ..."

@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import orjson
 import typer
 from pydantic import ValidationError
 
 from sclate.cli.console import out
-from sclate.cli.report import print_summary
+from sclate.cli.report import life_lines, print_summary
 from sclate.config import ConfigurationError
 from sclate.errors import PrerequisiteError
 from sclate.progress import plain
 from sclate.report import NoRunError, write_report
-from sclate.run import RunSummary
+from sclate.report.reading import LifeFiles, read_run
+from sclate.run import LifeSummary, RunSummary
 
 
 def report(
@@ -45,6 +47,12 @@ def report_one(folder: Path, out_file: Path | None) -> None:
     try:
         page = write_report(folder, out_file)
     except NoRunError as error:
+        if (folder / "config.toml").is_file():
+            raise PrerequisiteError(
+                f"the run of {folder} ended before a life began",
+                "there is nothing to report",
+                f"sclate run {folder / 'config.toml'} does it again",
+            ) from None
         raise PrerequisiteError(
             f"{folder} holds no finished run and none that broke off",
             str(error),
@@ -57,8 +65,37 @@ def report_one(folder: Path, out_file: Path | None) -> None:
     if summary is not None:
         print_summary(summary, folder)
     else:
-        out.print(plain(f"{folder} broke off: it has no result.json"), soft_wrap=True)
+        for line in broken_off(folder):
+            out.print(plain(line), soft_wrap=True)
     say_where(page)
+
+
+def broken_off(folder: Path) -> list[str]:
+    """What a run came to that did not come to its end: lives that ended, and what is recorded of the last."""
+    run = read_run(folder)
+    lines = ["this run broke off: it was killed or interrupted before its end"]
+    for life in run.lives:
+        if life.result is None:
+            lines += _unfinished(life)
+            continue
+        try:
+            lines += life_lines(LifeSummary.model_validate_json(orjson.dumps(life.result)))
+        except ValidationError:
+            lines += _unfinished(life)
+    return [*lines, f"run folder: {folder}"]
+
+
+def _unfinished(life: LifeFiles) -> list[str]:
+    closed = [one for one in life.sessions if one.record is not None]
+    judged = [one for session in life.sessions for one in session.judgments]
+    passed, missing = sum(j.passed is True for j in judged), sum(j.score is None for j in judged)
+    turns = sum(len(session.turns) for session in life.sessions)
+    ended = f"{len(closed)} of {len(life.sessions)} begun sessions ended"
+    return [
+        f"life {Path(life.path).name}, broken off",
+        f"  judged {len(judged)}, passed {passed}, missing {missing} by then",
+        f"  {ended}, {turns} turns",
+    ]
 
 
 def say_where(page: Path) -> None:

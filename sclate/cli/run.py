@@ -6,27 +6,29 @@ import asyncio
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import structlog
 import typer
+from docker.errors import ImageNotFound
 
 from sclate import config as configuration
-from sclate import logs
+from sclate import logs, registry
 from sclate.cli import toml
 from sclate.cli.console import err, out
-from sclate.cli.models import make_backend
 from sclate.cli.report import print_summary
 from sclate.cli.report_page import say_where
-from sclate.config import ConfigurationError, RunConfig
+from sclate.config import RunConfig
 from sclate.errors import ExitCode, PrerequisiteError
 from sclate.gateway import provider_key
 from sclate.progress import Quiet, local_time, make_progress, plain
 from sclate.report import write_report
 from sclate.run import Run, RunSummary
 from sclate.sandbox.build import ensure_all, ensure_harness
+from sclate.sandbox.engine import docker_client
 from sclate_adapters.benchmark import ScenarioContext
 from sclate_adapters.events import PlannedEvent
 from sclate_adapters.records import LifeKey
@@ -89,12 +91,20 @@ def run(
         folder = make_folder(config)
         try:
             ensure_all(progress.note)
-            ensure_harness(prepared.agent, progress.note)
+            check_images(prepared)
+            program = ensure_harness(prepared.agent, progress.note)
+            remarks = prepared.agent.remarks(program) if program is not None else ()
         except BaseException:
             shutil.rmtree(folder)  # nothing was lived in it
             raise
+        for remark in remarks:
+            err(f"warning: {remark}")
         try:
-            summary = carry_out(prepared, folder, log_level)
+            summary = carry_out(prepared, folder, log_level, remarks)
+        except KeyboardInterrupt:
+            progress.close()
+            err(f"interrupted: {folder} has what was lived by then; sclate report {folder} shows it")
+            return ExitCode.INTERRUPTED
         except BaseException as error:
             error.log_path = folder / "run.log"  # type: ignore[attr-defined]
             raise
@@ -114,20 +124,45 @@ def check(prepared: Run) -> None:
     """What can be known to be wrong before anything is made.
 
     Raises:
-        PrerequisiteError: the benchmark's data, the choice of scenarios, the model or its key.
+        PrerequisiteError: the benchmark's data, the choice of scenarios, the model or its key, a plug-in.
     """
-    if not prepared.scenarios():
+    scenarios = prepared.scenarios()
+    if not scenarios:
         settings = prepared.config.benchmark
-        raise ConfigurationError(
+        raise PrerequisiteError(
             f"no scenario of {settings.name} matches {settings.scenarios!r}",
             "a run without a life would look like one that went well",
             f"sclate run --benchmark {settings.name} --dry-run shows their ids",
         )
     profile = prepared.profile
     if profile.backend is not None:
-        make_backend(profile.backend, profile.options)
+        registry.make_model(profile.backend, profile.options)
     else:
         provider_key(profile)
+    for scenario in scenarios:
+        prepared.rehearse(scenario)
+
+
+def check_images(prepared: Run) -> None:
+    """Raises PrerequisiteError: an image that the run or its benchmark names is not there."""
+    asked = prepared.config.sandbox.image
+    wanted = [asked or prepared.benchmark.environment(s).image for s in prepared.scenarios()]
+    images = {image for image in wanted if image is not None}
+    if not images:
+        return
+    client = docker_client()
+    try:
+        for image in images:
+            client.images.get(image)
+    except ImageNotFound:
+        whose = "sandbox.image names it" if asked else f"{prepared.config.benchmark.name} asks for it"
+        raise PrerequisiteError(
+            f"image {image} is missing",
+            f"{whose}, and every sandbox is made from it",
+            f"docker pull {image}" + (", or leave sandbox.image out" if asked else ""),
+        ) from None
+    finally:
+        client.close()
 
 
 def make_folder(config: RunConfig) -> Path:
@@ -150,9 +185,11 @@ def make_folder(config: RunConfig) -> Path:
     return folder
 
 
-def carry_out(prepared: Run, folder: Path, log_level: logs.Level) -> RunSummary:
+def carry_out(prepared: Run, folder: Path, log_level: logs.Level, remarks: Sequence[str]) -> RunSummary:
     """Run it; the first interrupt ends it at a safe point, the second at once."""
     with logs.open_log(folder / "run.log", log_level):
+        for remark in remarks:
+            structlog.get_logger().warning(remark)
 
         async def main() -> RunSummary:
             task = asyncio.current_task()

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import docker
 import docker.types
+import structlog
 from docker.errors import APIError, ImageNotFound, NotFound
 from docker.models.containers import Container
 
@@ -27,9 +28,11 @@ from sclate.sandbox.archive import pack
 from sclate.sandbox.channel import Event, InitChannel, to_bytes, to_text
 from sclate.sandbox.clock_backend import ClockBackend, LibfaketimeBackend
 from sclate.sandbox.freezer import Freezer, freezer_for
+from sclate.sandbox.owner import this_owner
 from sclate.sandbox.protocol import (
     DEFAULT_ENV,
     UIDS,
+    CannotStart,
     DigestMismatch,
     Output,
     Process,
@@ -42,6 +45,8 @@ from sclate.sandbox.protocol import (
     User,
 )
 from sclate_adapters.agent import HARNESS_DIR
+
+log = structlog.get_logger()
 
 PYTHON = "/opt/sclate/bin/python"
 PROGRAMS = "/opt/sclate/sclate"
@@ -58,7 +63,7 @@ REFUSED = 3
 PRIVATE_ROOT = Path("/run") if os.access("/run", os.W_OK) else Path(tempfile.gettempdir())
 """Short, since a Unix socket's path has at most 107 bytes; neutral, since mounts are visible inside."""
 PREFIX = "sclate-"
-"""Of the private folders' names."""
+"""Of the private folders' names; their owner's pid and start time follow."""
 
 
 Data = Callable[[Literal["stdout", "stderr"], bytes], None]
@@ -153,17 +158,22 @@ class DockerSandbox(Sandbox):
             )
         self.spec = spec
         self._client = client
-        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=PRIVATE_ROOT))
-        self._folder.chmod(0o711)
-        self._binds: dict[str, str] = {}
-        for name, user in (("ctl", "root"), ("x", "root"), ("gw", "proxy"), ("proxy", "proxy")):
-            self._make(name, UIDS[user])  # type: ignore[index]
+        prefix = "-".join((PREFIX.rstrip("-"), *this_owner(), ""))
+        self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=PRIVATE_ROOT))
         self.gateway_dir = self._folder / "gw"
         self.capture_dir = self._folder / "proxy"
         self.clock: ClockBackend = LibfaketimeBackend()
-        self._clock_binds = self.clock.prepare(self._folder)
+        self._binds: dict[str, str] = {}
+        try:
+            self._folder.chmod(0o711)
+            for name, user in (("ctl", "root"), ("x", "root"), ("gw", "proxy"), ("proxy", "proxy")):
+                self._make(name, UIDS[user])  # type: ignore[index]
+            self._clock_binds = self.clock.prepare(self._folder)
+            self.channel = InitChannel(self._folder / "ctl", self._on_event)
+        except BaseException:  # nobody gets the sandbox, to close it
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         self._offset_ns = 0
-        self.channel = InitChannel(self._folder / "ctl", self._on_event)
         self._container: Container | None = None
         self._freezer: Freezer | None = None
         self._processes: dict[str, DockerProcess] = {}
@@ -183,7 +193,7 @@ class DockerSandbox(Sandbox):
 
     async def start(self) -> None:
         try:
-            await asyncio.to_thread(self._create)
+            await to_the_end(self._create)  # else a container is made that nobody knows of
         except ImageNotFound:
             raise PrerequisiteError(
                 f"image {self.spec.image} is missing",
@@ -250,19 +260,20 @@ class DockerSandbox(Sandbox):
     async def close(self) -> None:
         with contextlib.suppress(SandboxError, OSError):
             self.thaw()
-        await self.channel.close()
+        try:
+            await self.channel.close()
+        finally:
+            await to_the_end(self._remove)
+
+    def _remove(self) -> None:
         if self._container is not None:
             container, self._container = self._container, None
-            await asyncio.to_thread(self._remove, container)
+            with contextlib.suppress(NotFound):
+                container.remove(force=True, v=True)
         if self._freezer is not None:
             self._freezer.remove()
             self._freezer = None
-        await asyncio.to_thread(shutil.rmtree, self._folder, True)
-
-    @staticmethod
-    def _remove(container: Container) -> None:
-        with contextlib.suppress(NotFound):
-            container.remove(force=True, v=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     # --- processes --------------------------------------------------------------------------------------
 
@@ -275,9 +286,12 @@ class DockerSandbox(Sandbox):
         cwd: str = "/",
         env: Mapping[str, str] | None = None,
         on_output: Output | None = None,
+        on_data: Data | None = None,
         stdin: bool = True,
-    ) -> Process:
-        process = await self._spawn(key, argv, on_output=on_output, user=user, cwd=cwd, env=env, stdin=stdin)
+    ) -> DockerProcess:
+        process = await self._spawn(
+            key, argv, on_output=on_output, on_data=on_data, user=user, cwd=cwd, env=env, stdin=stdin
+        )
         if user in ("agent", "memory") and self._freezer is not None:
             self._freezer.confine(process.pid)
         return process
@@ -295,22 +309,29 @@ class DockerSandbox(Sandbox):
         **fields: Any,
     ) -> DockerProcess:
         process = self._processes[key] = DockerProcess(self, key, on_output, on_data)
-        started = await self.channel.ask(
-            "spawn",
-            "started",
-            key=key,
-            timeout_s=ASK_TIMEOUT_S,
-            argv=list(argv),
-            env={**DEFAULT_ENV, "TZ": self.spec.zone, **(env or {})},
-            cwd=cwd,
-            uid=UIDS[user],
-            oom=0 if user in ("root", "proxy") else AGENT_OOM,
-            **fields,
-        )
-        if started["pid"] is None or started["error"]:
-            if started["pid"] is None:
-                del self._processes[key]
+        try:
+            started = await self.channel.ask(
+                "spawn",
+                "started",
+                key=key,
+                timeout_s=ASK_TIMEOUT_S,
+                argv=list(argv),
+                env={**DEFAULT_ENV, "TZ": self.spec.zone, **(env or {})},
+                cwd=cwd,
+                uid=UIDS[user],
+                oom=0 if user in ("root", "proxy") else AGENT_OOM,
+                **fields,
+            )
+        except BaseException:  # who waits was cancelled: it must not run without anybody who knows of it
+            self._processes.pop(key, None)
+            with contextlib.suppress(SandboxError):
+                self.channel.send("kill_tree", id=key)
+            raise
+        if started["pid"] is None:
+            del self._processes[key]
             raise SandboxError(f"cannot start {argv[0]}: {started['error']}")
+        if started["error"]:
+            raise CannotStart(argv[0], started["error"])
         process.pid = started["pid"]
         return process
 
@@ -428,7 +449,10 @@ class DockerSandbox(Sandbox):
             path.unlink(missing_ok=True)
             raise
         digest = await asyncio.to_thread(file_digest, path)
-        return SavedTree(path, digest, path.stat().st_size)
+        left_out = result.stderr.decode("utf-8", "backslashreplace").strip()
+        if left_out:
+            log.warning("a saved state is without its pipes and sockets", paths=list(paths), said=left_out)
+        return SavedTree(path, digest, path.stat().st_size, left_out)
 
     async def restore(self, tar: Path, digest: str, user: User, wipe: Sequence[str] = ()) -> None:
         found = await asyncio.to_thread(file_digest, tar)
@@ -503,6 +527,25 @@ class DockerSandbox(Sandbox):
     def thaw(self) -> None:
         if self._freezer is not None:
             self._freezer.thaw()
+
+
+async def to_the_end(work: Callable[[], None]) -> None:
+    """Do blocking work in a thread, which cannot be broken off: who is cancelled meanwhile sees its end first.
+
+    Raises:
+        CancelledError: whatever came of the work.
+    """
+    done = asyncio.get_running_loop().run_in_executor(None, work)
+    cancelled: asyncio.CancelledError | None = None
+    while not done.done():
+        try:
+            await asyncio.wait([done])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        done.exception()  # seen, so that asyncio does not complain
+        raise cancelled
+    done.result()
 
 
 def file_digest(path: Path) -> str:

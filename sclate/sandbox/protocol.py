@@ -32,6 +32,14 @@ class SandboxError(LifeFailure):
         super().__init__(FailureClass.SANDBOX, message)
 
 
+class CannotStart(SandboxError):
+    """A command that is not there, or is no program."""
+
+    def __init__(self, command: str, reason: str) -> None:
+        super().__init__(f"cannot start {command}: {reason}")
+        self.missing = reason.startswith("FileNotFoundError")
+
+
 class UnsafeArchive(LifeFailure):
     """A tree that the agent made is refused: it holds what cannot be kept or would leave its place."""
 
@@ -88,6 +96,8 @@ class SavedTree:
     path: Path
     digest: str
     size: int
+    left_out: str = ""
+    """How many pipes and sockets the tree had, which no tar can keep, and the first of them; else empty."""
 
 
 class Process(ABC):
@@ -133,7 +143,8 @@ class Sandbox(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Kill everything and remove everything; may be called at any time, twice too."""
+        """Kill everything and remove everything; may be called at any time, twice too. Who is cancelled
+        while he waits for it waits on: it is done to the end."""
 
     @abstractmethod
     async def spawn(
@@ -147,7 +158,7 @@ class Sandbox(ABC):
         on_output: Output | None = None,
         stdin: bool = True,
     ) -> Process:
-        """Start a process that lives on. Raises `SandboxError` when it cannot be started.
+        """Start a process that lives on. Raises `CannotStart`, and `SandboxError` for what is not its fault.
 
         Those of `agent` and `memory`, with all their children, are what `freeze` stops.
         """
@@ -172,7 +183,8 @@ class Sandbox(ABC):
 
     @abstractmethod
     async def save(self, paths: Sequence[str], user: User, without: Sequence[str] = ()) -> SavedTree:
-        """Raises `UnsafeArchive` for a tree that cannot be kept. `without`: paths that are left out."""
+        """Raises `UnsafeArchive` for a tree that cannot be kept. `without`: paths that are left out. Pipes and
+        sockets are left out too, and named in what is returned."""
 
     @abstractmethod
     async def restore(self, tar: Path, digest: str, user: User, wipe: Sequence[str] = ()) -> None:

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from sclate.capture import proxy
 from sclate.capture.record import CallReader
 from sclate.gateway import CallObserver, Gateway, RetryPolicy
-from sclate.life import PROXY_ARGV
 from sclate.models.serve import NobodyWatches
 from sclate.run import owner_labels
 from sclate.sandbox.build import ensure_all
@@ -55,9 +55,9 @@ class Box:
 
         self.proxy = await self.sandbox.spawn(
             f"proxy-{next(self._starts)}",
-            PROXY_ARGV,
+            proxy.ARGV,
             user="proxy",
-            env={"HOME": "/run/mitmproxy"},
+            env=proxy.ENV,
             on_output=output,
             stdin=False,
         )

@@ -45,6 +45,27 @@ def test_a_call_is_answered_and_written_down() -> None:
     asyncio.run(main())
 
 
+def test_what_looks_like_a_key_is_not_written_down_and_yet_passed_on() -> None:
+    """In a prompt, in an answer and in bytes that are no text; the caller and the model get all of it."""
+    key = "sk-ant-" + "a1B2" * 10
+
+    async def main() -> None:
+        async with box(ScriptedModel([{"text": f"the key is {key}"}])) as sandbox:
+            messages = [{"role": "user", "content": f"look: {key} and risk-averse-but-ordinary-words"}]
+            status, answer = await sandbox.call(body={"messages": messages})
+            (one,) = await sandbox.records(1)
+            raw = sandbox.raw
+        assert status == 200
+        assert hear_json(json.loads(answer)).text == f"the key is {key}"
+        assert key.encode() not in raw
+        assert one.text == "the key is (redacted)"
+        assert one.request is not None
+        assert one.request["messages"][0]["content"] == "look: (redacted) and risk-averse-but-ordinary-words"
+        assert one.redacted == 2
+
+    asyncio.run(main())
+
+
 def test_no_secret_is_written_and_no_header_of_ours_gets_in(tmp_path: Path) -> None:
     async def main() -> None:
         async with box(ScriptedModel([{"text": "yes"}])) as sandbox:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -96,7 +97,8 @@ def test_no_privilege_and_no_way_to_one(box: Box) -> None:
         "user namespace": "if ctypes.CDLL(None).unshare(0x10000000): raise PermissionError",
         "mount": "if ctypes.CDLL(None).mount(b'/tmp', b'/work', None, 4096, None): raise PermissionError",
         "clock": "import time; time.clock_settime(time.CLOCK_REALTIME, 0)",
-        "raw socket": "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
+        "raw socket": "socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)",
+        "packet socket": "socket.socket(socket.AF_INET, 10)",
         "better oom score": "os.write(os.open('/proc/self/oom_score_adj', os.O_WRONLY), b'-1')",
     }
     assert refusals(box, attempts) == dict.fromkeys(attempts, "PermissionError")
@@ -131,6 +133,52 @@ def test_no_network_and_no_host(box: Box, listener: int) -> None:
     assert box.out("sh", "-c", "ls /sys/class/net") == "lo"
 
 
+@pytest.mark.parametrize("user", ["agent", "memory", "proxy", "root"])
+def test_no_kind_of_socket_that_no_network_does_not_confine(box: Box, user: Any) -> None:
+    """vsock reaches the hypervisor from any network namespace; and there are calls that make sockets unseen."""
+    script = """
+        import ctypes, errno, json, socket, subprocess, sys
+        made, refused = [], {}
+        for family in range(1, 64):
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+                try:
+                    socket.socket(family, kind).close()
+                    made.append(family)
+                except OSError as error:
+                    refused.setdefault(family, set()).add(errno.errorcode[error.errno])
+        libc = ctypes.CDLL(None, use_errno=True)
+        ring = libc.syscall(425, 1, ctypes.create_string_buffer(200))
+        ring_error = errno.errorcode[ctypes.get_errno()]
+        pair = libc.socketpair(40, 1, 0, ctypes.create_string_buffer(8))
+        pair_error = errno.errorcode[ctypes.get_errno()]
+        vsock = "import socket; socket.socket(40, socket.SOCK_STREAM).connect((2, 1))"
+        child = subprocess.run([sys.executable, "-c", vsock], capture_output=True, text=True).stderr
+        print(json.dumps({
+            "made": sorted(set(made)), "vsock": sorted(refused[40]), "bluetooth": sorted(refused[31]),
+            "ring": [ring, ring_error], "pair": [pair, pair_error], "child": child.splitlines()[-1],
+        }))
+    """
+    found = json.loads(box.python(script, user=user))
+    assert set(found["made"]) == {socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK}
+    assert found["vsock"] == found["bluetooth"] == ["EAFNOSUPPORT"]
+    assert found["ring"] == [-1, "ENOSYS"]
+    assert found["pair"] == [-1, "EAFNOSUPPORT"]
+    assert found["child"] == "OSError: [Errno 97] Address family not supported by protocol"
+
+
+def test_the_sockets_that_programs_need_work(box: Box) -> None:
+    talk = """
+        import asyncio, socket
+        async def main():
+            server = await asyncio.start_server(lambda r, w: (w.write(b"hello"), w.close()), "127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            print((await reader.read()).decode(), socket.socketpair()[0].family.name, socket.if_nameindex())
+            writer.close()
+        asyncio.run(main())
+    """
+    assert box.python(talk) == "hello AF_UNIX [(1, 'lo')]"
+
+
 def test_nothing_inside_names_the_run(new_box: NewBox) -> None:
     """The agent reads mount sources, its cgroup, hostname, environment and every command line."""
     box = new_box(labels={"sclate.life": "secret-arm-of-benchmark"})
@@ -143,7 +191,9 @@ def test_nothing_inside_names_the_run(new_box: NewBox) -> None:
         assert word not in text.replace("warm", "").lower(), word
     sources = [line.split()[3] for line in text.splitlines() if "/run/sclate/" in line and " - " in line]
     assert sources
-    assert all(source.split("/")[-2].startswith("sclate-") for source in sources), sources
+    assert all(re.fullmatch(r"sclate-[0-9]+-[0-9]+-\w+", source.split("/")[-2]) for source in sources), (
+        sources
+    )
 
 
 def test_a_full_disk_is_only_an_error(new_box: NewBox) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,8 +15,9 @@ import pytest
 from docker.models.containers import Container
 
 from sclate.sandbox.build import Built
-from sclate.sandbox.docker import PRIVATE_ROOT
-from sclate.sandbox.reaper import owner_alive, reap
+from sclate.sandbox.docker import PREFIX, PRIVATE_ROOT, DockerSandbox
+from sclate.sandbox.owner import owner_alive
+from sclate.sandbox.reaper import reap
 from tests.sandbox.kit import Box, spec
 
 
@@ -119,6 +122,95 @@ def test_a_dead_owner_s_folder_goes_with_its_sandbox(
         assert not folder.exists()
     finally:
         box.close()
+
+
+NEVER_STARTED = """
+import os, signal, sys
+from pathlib import Path
+from sclate.sandbox.build import Built
+from sclate.sandbox.docker import DockerSandbox
+from sclate.sandbox.engine import docker_client
+from tests.sandbox.kit import spec
+
+box = DockerSandbox(spec(Built(sys.argv[1], Path(sys.argv[2]))), docker_client())
+print(box.gateway_dir.parent, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.docker
+def test_folders_without_a_container_go_when_their_owner_is_dead(
+    sandbox_parts: Built, client: docker.DockerClient
+) -> None:
+    argv = [sys.executable, "-c", NEVER_STARTED, sandbox_parts.image, str(sandbox_parts.runtime)]
+    dead = Path(subprocess.run(argv, capture_output=True, text=True).stdout.strip())
+    box = Box(spec(sandbox_parts), client)
+    mine = box.sandbox.gateway_dir.parent
+    similar = [PRIVATE_ROOT / f"{PREFIX}{name}" for name in ("test", "999999999", "1-x-abc")]
+    for path in similar:
+        path.mkdir()
+    try:
+        assert dead.is_dir()
+        assert str(dead) in reap(client, dry_run=True)
+        assert dead.is_dir(), "a dry run removes nothing"
+        found = reap(client, dry_run=False)
+        assert str(dead) in found
+        assert not dead.exists()
+        assert not {str(path) for path in (mine, *similar)} & set(found)
+        assert all(path.is_dir() for path in (mine, *similar))
+        assert box.out("echo", "still works") == "still works"
+    finally:
+        box.close()
+        for path in similar:
+            path.rmdir()
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("after_s", [0.0, 0.02, 0.1, 0.3])
+def test_a_start_that_is_cancelled_leaves_nothing(
+    sandbox_parts: Built, client: docker.DockerClient, after_s: float
+) -> None:
+    """At any moment; and who closes it may be cancelled too, as by an impatient user."""
+    label = f"cancelled-{uuid.uuid4().hex}"
+    sandbox = DockerSandbox(spec(sandbox_parts, labels={"sclate.test": label}), client)
+
+    async def impatient() -> None:
+        starting = asyncio.create_task(sandbox.start())
+        await asyncio.sleep(after_s)
+        starting.cancel()
+        assert isinstance((await asyncio.gather(starting, return_exceptions=True))[0], asyncio.CancelledError)
+        closing = asyncio.create_task(sandbox.close())
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+
+    asyncio.run(impatient())
+    assert client.containers.list(all=True, filters={"label": f"sclate.test={label}"}) == []
+    assert not sandbox.gateway_dir.parent.exists()
+
+
+NO_ROOM = """
+import resource, sys
+from pathlib import Path
+from sclate.sandbox.build import Built
+from sclate.sandbox.docker import DockerSandbox
+from sclate.sandbox.engine import docker_client
+from tests.sandbox.kit import spec
+
+client = docker_client()
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+DockerSandbox(spec(Built(sys.argv[1], Path(sys.argv[2]))), client)
+"""
+
+
+@pytest.mark.docker
+def test_a_sandbox_that_cannot_be_made_leaves_no_folder(sandbox_parts: Built) -> None:
+    argv = [sys.executable, "-c", NO_ROOM, sandbox_parts.image, str(sandbox_parts.runtime)]
+    run = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    _, said = run.communicate()
+    assert "File too large" in said
+    assert not list(PRIVATE_ROOT.glob(f"{PREFIX}{run.pid}-*"))
 
 
 @pytest.mark.docker

@@ -94,6 +94,7 @@ class MetaClawBenchmark(BenchmarkAdapter):
     )
     zone: ClassVar[str] = "Asia/Shanghai"
     options_model: ClassVar[type[MetaClawOptions]] = MetaClawOptions
+    option_names: ClassVar[tuple[str, ...]] = tuple(MetaClawOptions.model_fields)
 
     def __init__(self, data: Path | None = None, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(data, options)

@@ -44,7 +44,7 @@ class FileCheck(Shape):
 
     command: str = Field(min_length=1)
     expect_exit: int = 0
-    timeout: float = Field(30.0, gt=0, description="real seconds")
+    timeout: float = Field(30.0, gt=0, allow_inf_nan=False, description="real seconds")
     expect_stdout: str | None = None
     expect_stdout_regex: bool = False
 
@@ -217,6 +217,9 @@ def load(root: Path) -> Dataset:
     Raises:
         DataError: something is missing, truncated or contradicts itself.
     """
+    if not root.is_dir():
+        state = "is no folder" if root.exists() else "does not exist"
+        raise DataError(f"the data folder {root} {state}", "--data names it", f"give --data DIR. {SOURCE}")
     top = root / "all_tests.json"
     if not top.is_file():
         below = [found for depth in range(1, 5) for found in root.glob("*/" * depth + "all_tests.json")]
@@ -239,7 +242,10 @@ def load(root: Path) -> Dataset:
     for before, after in pairwise(days):
         if after.start_ns <= before.start_ns:
             _bad(top, f"{after.id} does not start after {before.id}")
-    return Dataset(root=root, name=str(tests.get("name", "")), days=days, extra=tests.get("sclate", {}))
+    try:
+        return Dataset(root=root, name=str(tests.get("name", "")), days=days, extra=tests.get("sclate", {}))
+    except ValidationError as error:
+        _bad(top, _first(error))
 
 
 def _day(root: Path, top: Path, entry: Any) -> Day:
@@ -253,14 +259,19 @@ def _day(root: Path, top: Path, entry: Any) -> Day:
     if not (root / "workspaces" / "shared" / entry["id"]).is_dir():
         _bad(top, f"{entry['id']} has no inputs: no folder workspaces/shared/{entry['id']}")
     session = root / "openclaw_state" / "agents" / entry["agent"] / "sessions" / f"{entry['session']}.jsonl"
-    return Day(
-        id=entry["id"],
-        title=str(entry.get("desc", entry["id"])),
-        tags=tuple(entry.get("preference_tags", ())),
-        rounds=_rounds(questions),
-        extra=entry.get("sclate", {}),
-        **_session(session),
-    )
+    rounds, said = _rounds(questions), _session(session)
+    tags = entry.get("preference_tags", [])
+    try:
+        return Day(
+            id=entry["id"],
+            title=str(entry.get("desc", entry["id"])),
+            tags=tuple(tags) if isinstance(tags, list) else tags,
+            rounds=rounds,
+            extra=entry.get("sclate", {}),
+            **said,
+        )
+    except ValidationError as error:
+        _bad(top, f"{entry['id']}: {_first(error)}")
 
 
 def _rounds(path: Path) -> tuple[Round, ...]:
@@ -288,9 +299,8 @@ def _round(path: Path, number: int, entry: Any) -> Round:
             fields["choice"] = Choice.model_validate(entry.get("eval"))
         return Round.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        _bad(path, f"round {name}: {'.'.join(map(str, first['loc']))}: {first['msg']}")
-    except (ValueError, re.error) as error:
+        _bad(path, f"round {name}: {_first(error)}")
+    except (ValueError, re.error, RecursionError, OverflowError) as error:
         _bad(path, f"round {name}: {error}")
 
 
@@ -309,7 +319,7 @@ def _session(path: Path) -> dict[str, Any]:
                 message = record["message"]
                 texts = [part["text"] for part in message["content"] if part["type"] == "text"]
                 said.append((message["role"], "\n".join(texts), _instant(record["timestamp"])))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             _bad(path, f"line {number}: {type(error).__name__}: {error}")
     if start is None or [role for role, *_ in said] != ["user", "assistant"]:
         _bad(path, "a session has a header, one message of the user and one reply")
@@ -344,6 +354,8 @@ def _text(path: Path) -> str:
         _bad(path, "it is missing")
     except UnicodeDecodeError as error:
         _bad(path, f"it is not UTF-8: {error}")
+    except OSError as error:
+        _bad(path, f"it cannot be read: {error.strerror}")
 
 
 def _json(path: Path) -> Any:
@@ -351,6 +363,15 @@ def _json(path: Path) -> Any:
         return json.loads(_text(path))
     except ValueError as error:
         _bad(path, f"it is truncated or no JSON: {error}")
+    except RecursionError:
+        _bad(path, "it is nested too deeply to be read")
+
+
+def _first(error: ValidationError) -> str:
+    """The first fault, behind the key that has it."""
+    first = error.errors(include_url=False)[0]
+    where = "".join(f"{part}: " for part in (".".join(map(str, first["loc"])),) if part)
+    return where + first["msg"].removeprefix("Value error, ")
 
 
 def _files(base: Path) -> Iterator[tuple[str, bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -11,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import NAMESPACE_OID, uuid5
-
-import structlog
 
 from sclate_adapters.agent import (
     HARNESS_DIR,
@@ -34,8 +33,6 @@ from sclate_adapters.records import CallClass, CallRecord
 from sclate_agents.harness.claude_code.alarms import ClaudeCodeAlarms
 from sclate_agents.harness.claude_code.channel import ClaudeCodeChannel
 
-log = structlog.get_logger()
-
 VERSION = "2.1.332"
 PACKAGE = "@anthropic-ai/claude-code-linux-x64"
 INTEGRITY = {
@@ -46,14 +43,27 @@ OPTIONS = {"version", "binary", "settings"}
 OURS = {"cleanupPeriodDays": 36_500}
 """Old transcripts are found by comparing file times, which are real, with the simulated clock: at the default
 of 30 days a jump of a month deletes what the agent remembers by."""
+MODEL, LOGIN, NOBODY = (
+    "the model is chosen by --model",
+    "no key and no login is within the agent's reach: the gateway holds the key",
+    "nobody is there to be asked, and the sandbox is what confines the agent",
+)
 DECIDED_HERE = {
     "autoMemoryEnabled": "the memory is chosen by --agent claude-code+MEMORY",
     "autoMemoryDirectory": "its place is where the state is kept",
     "cleanupPeriodDays": "simulated months would have it delete transcripts",
-    "model": "the model is chosen by --model",
-    "apiKeyHelper": "no key is within the agent's reach",
-    "forceLoginMethod": "there is no login in a sandbox",
+    **dict.fromkeys(("model", "availableModels", "modelOverrides", "fallbackModel", "advisorModel"), MODEL),
+    **dict.fromkeys(("apiKeyHelper", "proxyAuthHelper", "awsAuthRefresh", "gcpAuthRefresh"), LOGIN),
+    **dict.fromkeys(("forceLoginMethod", "forceLoginOrgUUID"), LOGIN),
+    "sandbox": "the sandbox is ours; one inside it has not the rights that it needs",
+    **dict.fromkeys(("permissions.defaultMode", "permissions.disableBypassPermissionsMode"), NOBODY),
+    "permissions.ask": NOBODY,
 }
+"""Keys of a user's settings (`a.b`: b in the object a) that would undo what a run decides, and why."""
+ENV_DECIDED_HERE = re.compile(
+    r"(ANTHROPIC|CLAUDE|DISABLE|AWS|GOOGLE|VERTEX|LD|FAKETIME|DONT_FAKE)_.*"
+    r"|API_TIMEOUT_MS|BASH_(DEFAULT|MAX)_TIMEOUT_MS|TZ|HOME|PATH|SHELL|TMPDIR|IS_SANDBOX|NODE_EXTRA_CA_CERTS|((HTTPS?|ALL|NO)_PROXY)|((https?|all|no)_proxy)"
+)
 LONG_MS = str(3_600_000)
 """A frozen agent's monotonic clock runs on, so its own time limits must be longer than any freeze."""
 TOOL_MS = str(900_000)
@@ -76,6 +86,7 @@ class ClaudeCodeAgent(AgentAdapter):
         ),
         request_timeout_ns=int(LONG_MS) * 1_000_000,
     )
+    option_names: ClassVar[tuple[str, ...]] = tuple(sorted(OPTIONS))
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(options)
@@ -86,8 +97,23 @@ class ClaudeCodeAgent(AgentAdapter):
                 f"it knows {', '.join(sorted(OPTIONS))}",
                 f"remove agent.options.{unknown[0]}",
             )
-        self._version = str(self.options.get("version", VERSION))
-        self._settings = _settings(self.options.get("settings"))
+        self._version = self._text("version") or VERSION
+        if not re.fullmatch(r"\d+\.\d+\.\d+(-[\w.-]+)?", self._version):
+            raise PrerequisiteError(
+                f"{self._version!r} is no version of Claude Code",
+                "agent.options.version is exact, so that a run can be done again",
+                f"--set 'agent.options.version=\"{VERSION}\"'",
+            )
+        settings = self._text("settings")
+        self._settings = None if settings is None else _settings(Path(settings).expanduser())
+
+    def _text(self, option: str) -> str | None:
+        value = self.options.get(option)
+        if value is None or (isinstance(value, str) and value):
+            return value
+        raise PrerequisiteError(
+            f"agent.options.{option} is {value!r}", "it is text", f"--set 'agent.options.{option}=\"...\"'"
+        )
 
     # --- the program ------------------------------------------------------------------------------------
 
@@ -106,8 +132,6 @@ class ClaudeCodeAgent(AgentAdapter):
             shutil.copyfile(binary, target)
             target.chmod(0o755)
         found = _ask_version(target)
-        if found != VERSION:
-            log.warning("untested version of Claude Code", version=found, tested=VERSION)
         if binary is None and found != self._version:
             raise PrerequisiteError(
                 f"the package of Claude Code {self._version} holds {found}",
@@ -115,8 +139,14 @@ class ClaudeCodeAgent(AgentAdapter):
                 f"--set agent.options.version={VERSION}",
             )
 
+    def remarks(self, folder: Path) -> Sequence[str]:
+        found = self._version if self._binary() is None else _ask_version(folder / "claude")
+        if found == VERSION:
+            return ()
+        return (f"Claude Code {found} is untested, {VERSION} is tested: what it says may be misunderstood",)
+
     def _binary(self) -> Path | None:
-        given = self.options.get("binary")
+        given = self._text("binary")
         if given is None:
             return None
         path = Path(given).expanduser()
@@ -220,44 +250,53 @@ def _flags(ctx: AgentContext) -> str:
 
 def _ask_version(program: Path) -> str:
     """What the program says that it is."""
+    fix = f"leave agent.options.binary out to have {VERSION} fetched with npm"
     with tempfile.TemporaryDirectory() as home:
         try:
             done = subprocess.run(
                 [program, "--version"],
                 capture_output=True,
                 text=True,
+                errors="backslashreplace",
                 timeout=60,
                 env={"HOME": home, "PATH": os.environ.get("PATH", "")},
-                check=True,
+                check=False,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise PrerequisiteError(
-                "Claude Code does not run here",
-                f"{program.name} --version: {error}",
-                f"leave agent.options.binary out to have {VERSION} fetched with npm",
-            ) from None
-    return done.stdout.split()[0] if done.stdout.split() else "unknown"
+            raise PrerequisiteError("Claude Code does not run here", str(error), fix) from None
+    number, _, rest = done.stdout.strip().partition(" ")
+    if done.returncode != 0 or "Claude Code" not in rest:
+        said = (done.stderr.strip() or done.stdout.strip())[:300]
+        raise PrerequisiteError(
+            "this program is not Claude Code",
+            f"--version exits with {done.returncode} and says {said!r}",
+            fix,
+        )
+    return number
 
 
-def _settings(path: Any) -> bytes | None:
+def _settings(file: Path) -> bytes:
     """A user's settings file, checked against what a run decides itself."""
-    if path is None:
-        return None
-    file = Path(path).expanduser()
     fix = f"edit {file}"
     try:
         data = file.read_bytes()
         settings = json.loads(data)
         if not isinstance(settings, dict):
             raise ValueError("not a JSON object")
+        for part in ("env", "permissions"):
+            if not isinstance(settings.get(part, {}), dict):
+                raise ValueError(f"{part} is not an object")
     except (OSError, ValueError) as error:
         raise PrerequisiteError(f"{file} cannot be used as settings", str(error), fix) from None
     for key, why in DECIDED_HERE.items():
-        if key in settings:
+        part, _, name = key.rpartition(".")
+        if name in (settings.get(part, {}) if part else settings):
             raise PrerequisiteError(f"{file} sets {key}", why, f"{fix}: remove {key}")
-    taken = sorted(k for k in settings.get("env", {}) if k.startswith(("ANTHROPIC_", "CLAUDE_")) or k == "TZ")
+    taken = sorted(name for name in settings.get("env", {}) if ENV_DECIDED_HERE.fullmatch(name))
     if taken:
         raise PrerequisiteError(
-            f"{file} sets {', '.join(taken)} in env", "a run decides these itself", f"{fix}: remove them"
+            f"{file} sets {', '.join(taken)} in env",
+            "a run decides these itself",
+            f"{fix}: remove {', '.join(taken)}",
         )
     return data

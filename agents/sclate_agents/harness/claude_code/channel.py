@@ -33,6 +33,8 @@ from sclate_adapters.signals import (
 
 HELLO = "hello"
 TASK_ENDED = ("completed", "failed", "killed", "stopped", "cancelled")
+NO_SUCH_SHAPE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What is raised over JSON that is none, or is built in another way or too deep."""
 LOGIN = ("Please run /login", "Invalid API key", "OAuth token")
 
 
@@ -73,7 +75,7 @@ class ClaudeCodeChannel(AgentChannel):
         try:
             event = json.loads(line)
             return tuple(self._signals(event)) if isinstance(event, dict) else ()
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except NO_SUCH_SHAPE:
             return ()  # the agent's own processes can write here too
 
     def _signals(self, event: dict[str, Any]) -> Iterator[Signal]:
@@ -119,11 +121,12 @@ class ClaudeCodeChannel(AgentChannel):
                 yield self._cron_set(outcome["id"], asked)
 
     def _cron_set(self, id_: str, job: dict[str, Any]) -> CronSet:
-        self._set.add(id_)
         recurring = bool(job.get("recurring", True))
-        return CronSet(
+        job_set = CronSet(
             id=id_, cron=job["cron"], zone=self.zone, prompt=_whole(job["prompt"]), recurring=recurring
         )
+        self._set.add(id_)
+        return job_set
 
     def stores(self) -> tuple[str, ...]:
         return (self.tasks_file,)
@@ -133,7 +136,7 @@ class ClaudeCodeChannel(AgentChannel):
         try:
             jobs = {str(job["id"]): job for job in json.loads(data or b"{}").get("tasks", ())}
             kept = [self._cron_set(id_, job) for id_, job in jobs.items() if id_ not in self._set]
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except NO_SUCH_SHAPE:
             jobs, kept = {}, []  # damaged by the agent: the harness starts without schedules, too
         return [*kept, *(CronCleared(id=id_) for id_ in sorted(self._set - set(jobs)))]
 
@@ -144,9 +147,13 @@ def _blocks(event: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _result(event: dict[str, Any]) -> Iterator[Signal]:
-    """An answer, or the harness's word that the model gave none: that can come as a success, too."""
+    """An answer, or the harness's word that the model gave none: that can come as a success, too. An agent
+    may well begin its own answer with the same words; then the turn ended as the model wished."""
     text = event.get("result") or ""
-    if event.get("is_error") or text.startswith("API Error"):
+    gave_none = event.get("terminal_reason") == "api_error" or (
+        text.startswith("API Error") and event.get("stop_reason") != "end_turn"
+    )
+    if event.get("is_error") or gave_none:
         failure = FailureClass.SUBSTRATE if any(word in text for word in LOGIN) else FailureClass.MODEL
         message = text or "; ".join(map(str, event.get("errors") or ())) or str(event.get("subtype"))
         yield Failed(failure=failure, message=message[:2000])

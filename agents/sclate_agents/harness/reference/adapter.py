@@ -60,7 +60,7 @@ class ReferenceChannel(AgentChannel):
         try:
             event = json.loads(line)
             signal = _signal({k: _whole(v) for k, v in event.items()})
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return ()  # the agent's own processes can write here too
         return () if signal is None else (signal,)
 
