@@ -87,7 +87,7 @@ def test_transcripts_outlast_simulated_decades() -> None:
     flags = launch.argv[launch.argv.index("--settings") + 1]
     assert json.loads(AGENT.provision(ctx).files[flags])["cleanupPeriodDays"] >= 20 * 365
     state = AGENT.durable_state(ctx)
-    assert not any(flags.startswith(kept) for kept in state.harness), (
+    assert not any(flags.startswith(f"{kept}/") for kept in state.harness), (
         "ours is laid anew, not the agent's to change"
     )
 

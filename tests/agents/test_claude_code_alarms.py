@@ -82,6 +82,19 @@ def test_it_reads_the_wall_clock_of_the_agents_zone() -> None:
     )
 
 
+def test_a_time_that_does_not_exist_is_left_out() -> None:
+    """On 30 March 2031 clocks in Berlin go from 02:00 to 03:00."""
+    wanted = job(NO_SPREAD, "30 2 * * *", "Europe/Berlin")
+    rings("2031-03-31T02:30:00+02:00", "2031-03-29T12:00:00+01:00", wanted)
+
+
+def test_a_time_that_comes_twice_is_taken_once() -> None:
+    """On 26 October 2031 they go from 03:00 to 02:00."""
+    wanted = job(NO_SPREAD, "30 2 * * *", "Europe/Berlin")
+    rings("2031-10-26T02:30:00+02:00", "2031-10-25T12:00:00+02:00", wanted)
+    rings("2031-10-27T02:30:00+01:00", "2031-10-26T02:30:00+02:00", wanted)
+
+
 def test_each_ring_comes_after_the_last() -> None:
     wanted, last = job("d942d3b8", "*/10 * * * *"), ns("2031-03-03T09:00:00+00:00")
     for _ in range(50):

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +211,8 @@ def test_jumps_of_a_day_a_week_and_a_month_leave_no_trace_but_the_date(tmp_path:
             {"key": "c/1", "text": "ANOTHER MONTH LATER"},
         ],
     }
-    date = {"tool": "Bash", "input": {"command": "date +tool-%F"}}
+    look = "date +tool-%F; awk '{print \"ticks\", $14 + $15}' /proc/$PPID/stat"
+    date = {"tool": "Bash", "input": {"command": look}}
     script = [step for n in range(6) for step in (date, {"text": f"turn {n}"})]
     life = Lived(tmp_path, plan, script)
     assert life.done.returncode == 0, life.done.stdout + life.done.stderr
@@ -222,6 +225,9 @@ def test_jumps_of_a_day_a_week_and_a_month_leave_no_trace_but_the_date(tmp_path:
         assert f"tool-{day}" in after_tool
         told = list(after_tool.split("Today's date is ")[1:])
         assert told[-1].removeprefix("now ").startswith(day)
+    used = [int(re.findall(r"ticks (\d+)", json.dumps(c["request"]["messages"]))[-1]) for c in calls[1:8:2]]
+    idle_s = [(b - a) / os.sysconf("SC_CLK_TCK") for a, b in pairwise(used)]
+    assert max(idle_s) < 1.0, f"CPU of a turn and the jump before it: {idle_s}"
     state = sorted((life.folder / "state").glob("*.tar"), key=lambda p: p.stat().st_size)
     listed = subprocess.run(["tar", "tf", str(state[-1])], capture_output=True, text=True, check=True).stdout
     transcripts = [line for line in listed.splitlines() if line.endswith(".jsonl") and "/projects/" in line]
