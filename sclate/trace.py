@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError
 
 TRACE_VERSION = 1
 
@@ -24,8 +25,25 @@ def _default(value: Any) -> Any:
 
 
 def dumps(record: Any) -> bytes:
-    """JSON as in every file of a run: UTF-8, keys in the order given."""
-    return orjson.dumps(record, default=_default)
+    """JSON as in every file of a run: UTF-8, keys in the order given. Half of a surrogate pair, which a
+    harness or a model can say and which is no text, is written out as `\\udc80`."""
+    try:
+        return orjson.dumps(record, default=_default)
+    except (orjson.JSONEncodeError, PydanticSerializationError):
+        return orjson.dumps(_whole(record), default=_default)
+
+
+def _whole(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case BaseModel():
+            return _whole(value.model_dump(mode="python"))
+        case dict():
+            return {_whole(k): _whole(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_whole(v) for v in value]
+    return value
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -57,19 +75,15 @@ class TraceWriter:
         """Append a line; returns its `seq`, which counts from 1. `hold`: write it together with the next
         (the scheduler flushes before it waits, and an effect is never started with its line held)."""
         self.seq += 1
-        line = orjson.dumps(
-            {
-                "v": TRACE_VERSION,
-                "seq": self.seq,
-                "sim_ns": sim_ns,
-                "real_ns": time.time_ns(),
-                "type": type_,
-                **fields,
-            },
-            default=_default,
-            option=orjson.OPT_APPEND_NEWLINE,
-        )
-        self._held.append(line)
+        record = {
+            "v": TRACE_VERSION,
+            "seq": self.seq,
+            "sim_ns": sim_ns,
+            "real_ns": time.time_ns(),
+            "type": type_,
+            **fields,
+        }
+        self._held += (dumps(record), b"\n")
         if not hold:
             self.flush()
         return self.seq
