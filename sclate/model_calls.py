@@ -131,9 +131,12 @@ class ModelCalls:
         session = self._session()
         if session is not None:
             if outcome.error is not None:
+                message = f"model call failed: {outcome.error}"
                 self._scheduler.arrive(
-                    lambda: session.fail_turn(FailureClass.MODEL, f"model call failed: {outcome.error}")
+                    lambda: session.fail_turn(FailureClass.MODEL, message, recoverable=True)
                 )
+            else:
+                self._scheduler.arrive(session.recover_turn)
             session.on_call_finished()
 
     def _end_waiting(self, call: _Call) -> None:

@@ -62,6 +62,7 @@ class _Turn:
     finished: bool = False
     failure: FailureClass | None = None
     message: str = ""
+    recoverable: bool = False
 
 
 class LiveSession:
@@ -218,7 +219,7 @@ class LiveSession:
             self._idle = True
         elif isinstance(signal, Failed):
             turn = self._begin("unknown")
-            turn.failure, turn.message = signal.failure, signal.message
+            turn.failure, turn.message, turn.recoverable = signal.failure, signal.message, False
         board.tell(Topic.SIGNAL, (self.plan.id, signal))
         self._maybe_settle()
 
@@ -251,10 +252,16 @@ class LiveSession:
         if self._turn is not None and quiet:
             self._settle(self._turn)
 
-    def fail_turn(self, failure: FailureClass, message: str) -> None:
-        """Mark the turn in progress as failed; it still has to settle."""
+    def fail_turn(self, failure: FailureClass, message: str, *, recoverable: bool = False) -> None:
+        """Mark the turn in progress as failed; it still has to settle. `recoverable`: see `recover_turn`."""
         if self._turn is not None and self._turn.failure is None:
             self._turn.failure, self._turn.message = failure, message
+            self._turn.recoverable = recoverable
+
+    def recover_turn(self) -> None:
+        """A harness that tries again and is answered has not failed: the first try was no end of the turn."""
+        if self._turn is not None and self._turn.recoverable:
+            self._turn.failure, self._turn.message, self._turn.recoverable = None, "", False
 
     def _wait_for_reaction(self) -> None:
         """The harness was idle when a background task ended: it may begin a turn about it, and says so soon."""
@@ -341,7 +348,7 @@ class LiveSession:
         self._background.clear()
         if self._turn is not None:
             turn = self._turn
-            if turn.failure is None:
+            if turn.failure is None or turn.recoverable:
                 turn.failure, turn.message = failure, message
             self._settle(turn)
         for delivery, consumed in waiting.values():

@@ -254,6 +254,16 @@ def test_a_call_that_failed_fails_its_turn() -> None:
     assert record.ended_sim_ns == T0
 
 
+def test_a_harness_that_tries_again_and_is_answered_has_not_failed() -> None:
+    async def play(life: Life) -> None:
+        await life.calls.call_started(ONE)
+        await life.calls.call_finished(ONE, CallOutcome(200, retries=0, error="the stream broke off"))
+        await call(life, CallTicket(**{**vars(ONE), "id": ONE.id + 1}))
+
+    _, record = live(play)
+    assert (record.failure, record.failure_message) == (None, "")
+
+
 def test_a_turn_does_not_settle_while_a_call_is_in_flight() -> None:
     async def play(life: Life) -> None:
         await life.calls.call_started(ONE)
