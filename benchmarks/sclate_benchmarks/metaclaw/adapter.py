@@ -160,6 +160,9 @@ class MetaClawBenchmark(BenchmarkAdapter):
         """Of everything in the data that can change a result."""
         return self.dataset.digest()
 
+    def describe(self) -> JsonDict:
+        return {"options": self.settings.model_dump(mode="json"), "data": self.digest()}
+
     def days(self, scenario: Scenario) -> tuple[Day, ...]:
         return self.dataset.days[: scenario.data["days"]]
 
