@@ -164,6 +164,9 @@ class Registered(SourceContext):
     def stream(self, topic: Topic) -> simpy.Store:
         return self._scheduler.board.stream(topic)
 
+    def note(self, text: str) -> None:
+        self._scheduler.note(self.source.name, text)
+
     def any_of(self, waits: Iterable[Wait]) -> Wait:
         return simpy.AnyOf(self._timeline, list(waits))
 

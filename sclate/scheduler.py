@@ -298,6 +298,10 @@ class Scheduler:
         )
         entry.ended.succeed(end)
 
+    def note(self, source: str, text: str) -> None:
+        """What a source says for the record."""
+        self._write("note", source=source, text=text)
+
     # --- what comes from outside ------------------------------------------------------------------------
 
     def arrive(self, callback: Callable[[], None]) -> None:

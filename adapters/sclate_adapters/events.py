@@ -198,6 +198,10 @@ class SourceContext(ABC):
         """A new queue that gets every item of the topic from now on; `yield store.get()`."""
 
     @abstractmethod
+    def note(self, text: str) -> None:
+        """Say something for the record: a line of the trace, which nobody acts on."""
+
+    @abstractmethod
     def any_of(self, waits: Iterable[Wait]) -> Wait: ...
 
     @abstractmethod

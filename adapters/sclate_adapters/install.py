@@ -11,12 +11,13 @@ import tarfile
 import tempfile
 import zlib
 from pathlib import Path
+from typing import IO
 
 from sclate_adapters.errors import PrerequisiteError
 
 FETCH_S = 1800
 """Real seconds for one package; the largest are hundreds of MB."""
-PATIENCE = ("--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
+PATIENCE = ("--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000")
 """Without these npm is silent for more than a minute before it says that there is no connection."""
 
 
@@ -62,7 +63,7 @@ def npm_member(package: str, version: str, integrity: str | None, member: str, t
             )
         try:
             with tarfile.open(tarball) as tar:
-                source = tar.extractfile(member) if member in tar.getnames() else None
+                source = _read(tar, member)
                 if source is None:
                     raise PrerequisiteError(
                         f"{wanted} has no {member}", "it is laid out in another way", "choose a known version"
@@ -74,6 +75,14 @@ def npm_member(package: str, version: str, integrity: str | None, member: str, t
                 f"{wanted} is no whole package", str(error), f"npm cache clean --force; npm pack {wanted}"
             ) from None
     to.chmod(0o755)
+
+
+def _read(tar: tarfile.TarFile, member: str) -> IO[bytes] | None:
+    """A file of the tarball; None where there is no such file."""
+    try:
+        return tar.extractfile(member)
+    except KeyError:  # also a link to what is not in it
+        return None
 
 
 def _complaint(stdout: str, stderr: str) -> str:

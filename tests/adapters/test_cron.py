@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sclate_adapters.events import Event, EventEnd, EventSource, Outcome, Phase, SourceContext, Steps
+from sclate_adapters.events import Event, EventEnd, EventSource, Outcome, Phase, SourceContext, Steps, Topic
+from sclate_adapters.signals import CronSet
 from sclate_adapters.sources import CronSource, MissedRuns, Schedule, WakeupSource
 from sclate_adapters.sources.cron import cron_instants
 from tests.engine.kit import DONE, FunctionSource, hook, run
@@ -123,9 +124,27 @@ def test_missed_runs_follow_the_policy_and_are_counted(missed: MissedRuns, runs:
     """
     source = CronSource([Schedule(**HOURLY, missed=missed)])
     runner = Wake(100 * 60 * S)
-    lived(source, runner, START + 4 * 3600 * S)
+    trace = lived(source, runner, START + 4 * 3600 * S)
     assert runner.delivered == [f"cron-h-{n + 1}" for n in range(runs)]
     assert source.skipped.get("h", 0) == skipped
+    assert len(trace.of("note")) == skipped, "a skipped run is in the trace"
+
+
+def test_a_schedule_that_can_never_run_is_in_the_trace() -> None:
+    """An agent can ask for one; nothing happens, as on a desk, and the record says why."""
+
+    def ask(ctx: SourceContext) -> Steps:
+        yield ctx.until(START + 1)  # the other source listens by then
+        signal = CronSet(id="never", cron="0 0 30 2 *", zone="UTC", prompt="x")
+        ctx._scheduler.board.tell(Topic.SIGNAL, ("s", signal))  # type: ignore[attr-defined]
+        yield ctx.until(START + 10**9)
+
+    from sclate.clock import HybridClock
+
+    trace = run(CronSource(), FunctionSource(ask, "ask"), clock=HybridClock(START))[1]
+    (note,) = trace.of("note")
+    assert note["source"] == "cron"
+    assert "never can never run" in note["text"]
 
 
 def test_a_single_wake_up_opens_a_session_at_its_instant() -> None:

@@ -174,7 +174,7 @@ class CronSource(EventSource):
     The clock stops at each due time. A run that is due while the one before is under way follows the
     schedule's `missed` policy; how many were skipped is counted in `skipped`. A schedule of the agent that
     can never run (no cron expression, no zone, 30 February) does nothing, like on a deployed machine;
-    `refused` says why. A daemon: a recurring job does not keep a life going.
+    `refused` says why, and so does the trace. A daemon: a recurring job does not keep a life going.
     """
 
     origin = Origin.AGENT
@@ -217,6 +217,7 @@ class CronSource(EventSource):
                     from_ns=ctx.now,
                 )
                 if not self._can_run(schedule, ctx.now):
+                    ctx.note(f"schedule {schedule.id} can never run: {self.refused[schedule.id]}")
                     continue
                 jobs[signal.id] = ctx.process(self._job(ctx, schedule, session))
 
@@ -237,21 +238,22 @@ class CronSource(EventSource):
                 yield ctx.until(due)
                 if running is not None and not running.processed:
                     if schedule.missed is MissedRuns.SKIP:
-                        self._skip(schedule.id)
+                        self._skip(ctx, schedule.id, due)
                         continue
                     yield running
                 if schedule.missed is MissedRuns.ONCE and ctx.now > due:
                     following = next(cron_instants(schedule.cron, schedule.zone, due))
                     if following <= ctx.now:  # a later run is due as well: that one stands for both
-                        self._skip(schedule.id)
+                        self._skip(ctx, schedule.id, due)
                         continue
                 n = self._runs[schedule.id] = self._runs.get(schedule.id, 0) + 1
                 running = ctx.process(self._fire(ctx, schedule, due, n, session))
         except simpy.Interrupt:
             return
 
-    def _skip(self, schedule: str) -> None:
+    def _skip(self, ctx: SourceContext, schedule: str, due_ns: SimNs) -> None:
         self.skipped[schedule] = self.skipped.get(schedule, 0) + 1
+        ctx.note(f"schedule {schedule}: the run due at {due_ns} is skipped, {self.skipped[schedule]} so far")
 
     def _fire(
         self, ctx: SourceContext, schedule: Schedule, due: SimNs, n: int, session: OpenSession

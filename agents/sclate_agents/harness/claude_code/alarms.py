@@ -96,8 +96,9 @@ class ClaudeCodeAlarms(EventSource):
             while True:
                 try:
                     due = ring_ns(job, last_ns)
-                except (ValueError, KeyError, OSError):
-                    return  # the harness refuses it, too
+                except (ValueError, KeyError, OSError) as error:
+                    ctx.note(f"schedule {job.id} can never run: {type(error).__name__}: {error}")
+                    return
                 yield ctx.until(due - LEAD_NS)
                 if session.id is not None:
                     yield ctx.until(due)
