@@ -444,6 +444,9 @@ class Life:
         request = opened.session.channel.stop()
         grace = min(request.grace_s, self.settings.stop_s)
         with contextlib.suppress(OSError):
+            if not opened.session.settled and (interrupt := opened.session.channel.interrupt()):
+                await harness.write(interrupt)
+                await opened.session.until_settled(grace / 2)
             if request.write:
                 await harness.write(request.write)
             if request.how == "close_stdin":

@@ -9,6 +9,7 @@ together. While a turn lasts, simulated time flows.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -162,6 +163,15 @@ class LiveSession:
             self._scheduler.arrive(lambda: self.fail(FailureClass.AGENT, message))
         state: DeliveryState = await consumed.wait()
         return state
+
+    async def until_settled(self, timeout_s: float) -> None:
+        """Return when no turn is in progress any more, or after so many real seconds."""
+        if not self.settled:
+            settled = asyncio.Event()
+            self.on_settled.append(settled.set)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await settled.wait()
 
     # --- out --------------------------------------------------------------------------------------------
 

@@ -106,6 +106,11 @@ class AgentChannel(ABC):
     def decode(self, stream: Literal["stdout", "stderr"], line: bytes) -> Iterable[Signal]:
         """Signals in one line of output (without its line end); unknown output gives none."""
 
+    def interrupt(self) -> bytes:
+        """What ends the turn in progress without ending the harness, for its stdin; empty if nothing does.
+        A session that is over interrupts first and then asks the harness to stop."""
+        return b""
+
     def stop(self) -> StopRequest:
         return StopRequest()
 

@@ -65,6 +65,11 @@ class ClaudeCodeChannel(AgentChannel):
             {"type": "user", "uuid": uuid, "message": {"role": "user", "content": delivery.text}},
         )
 
+    def interrupt(self) -> bytes:
+        return _line(
+            {"type": "control_request", "request_id": "interrupt", "request": {"subtype": "interrupt"}}
+        )
+
     def stop(self) -> StopRequest:
         """The end of its input: it finishes the turn and goes; later it is killed with its tree."""
         return StopRequest(how="close_stdin", grace_s=10.0)
@@ -150,7 +155,11 @@ def _result(event: dict[str, Any]) -> Iterator[Signal]:
     """An answer, or the harness's word that the model gave none: that can come as a success, too. An agent
     may well begin its own answer with the same words; then the turn ended as the model wished."""
     text = event.get("result") or ""
-    gave_none = event.get("terminal_reason") == "api_error" or (
+    reason = str(event.get("terminal_reason"))
+    if reason.startswith("aborted"):  # only an interrupt of ours does that
+        yield TurnFinished(text=_whole(text), stop="interrupted")
+        return
+    gave_none = reason == "api_error" or (
         text.startswith("API Error") and event.get("stop_reason") != "end_turn"
     )
     if event.get("is_error") or gave_none:
