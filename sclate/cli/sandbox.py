@@ -75,8 +75,9 @@ def exec_(
 
     try:
         return asyncio.run(main())
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        err("interrupted")
+        return ExitCode.INTERRUPTED
     finally:
         client.close()
 

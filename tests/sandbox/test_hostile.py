@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from sclate.sandbox.docker import MAX_FILES, TAR_OVERHEAD
 from sclate.sandbox.protocol import SandboxError
 from sclate.sandbox.reaper import reap
 from tests.sandbox.conftest import NewBox
-from tests.sandbox.kit import Box, Lines
+from tests.sandbox.kit import SOON_S, Box, Lines
 
 pytestmark = pytest.mark.docker
 
@@ -69,6 +72,19 @@ def test_a_cancelled_command_does_not_run_on(box: Box) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await box.sandbox.run(["sleep", "600"], user="agent")
+        await box.sandbox.channel.ask("ping", "pong", timeout_s=5)
+
+    box.do(scene())
+    assert box.alive("agent") == []
+
+
+def test_a_command_that_is_cancelled_as_it_starts_does_not_run_on(box: Box) -> None:
+    async def scene() -> None:
+        for _ in range(5):
+            running = asyncio.create_task(box.sandbox.run(["sleep", "600"], user="agent"))
+            await asyncio.sleep(0)  # the request is on its way
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
         await box.sandbox.channel.ask("ping", "pong", timeout_s=5)
 
     box.do(scene())
@@ -154,6 +170,44 @@ def test_a_command_whose_output_cannot_be_kept_is_no_saved_tree(box: Box) -> Non
     with pytest.raises(SandboxError, match="state save failed"):
         box.sandbox._check_state_tool(result, "save")
     assert box.alive("agent") == []
+
+
+WIDE_PIPE = """
+    import fcntl, os, signal, subprocess, sys
+    fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    print("up", flush=True)
+    signal.sigwait([signal.SIGUSR1])
+    os.write(1, b"x" * 899_999 + bytes([10]))
+    subprocess.Popen(["sleep", "600"])
+"""
+
+
+def test_what_was_written_before_a_kill_is_told(box: Box) -> None:
+    """Init is held up until the kill is asked for, and a child keeps the pipe open: all of it is in the pipe."""
+
+    async def scene() -> list[bytes]:
+        lines = Lines()
+        process = await box.spawn_python("wide", WIDE_PIPE, lines)
+        await lines.more_than(0)
+        init = int(box.sandbox._container.attrs["State"]["Pid"])  # type: ignore[union-attr]
+        found = Path(f"/proc/{init}/task/{init}/children").read_text().split()
+        (writer,) = [int(pid) for pid in found if b"SIGUSR1" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        ended = os.pidfd_open(writer)
+        os.kill(init, signal.SIGSTOP)
+        try:
+            os.kill(writer, signal.SIGUSR1)
+            assert select.select([ended], [], [], SOON_S)[0]
+            killing = asyncio.create_task(box.sandbox.kill_user("agent"))
+            await asyncio.sleep(0)
+        finally:
+            os.kill(init, signal.SIGCONT)
+            os.close(ended)
+        await killing
+        await process.drained()
+        return lines.stdout
+
+    assert box.do(scene()) == [b"up", b"x" * 899_999]
 
 
 def test_output_before_the_end_is_whole(box: Box) -> None:
