@@ -263,6 +263,24 @@ def test_faults_are_held_and_tried_again(tmp_path: Path, status: int) -> None:
     asyncio.run(main())
 
 
+def test_faults_that_are_waited_out_are_told_with_how_long_at_most(tmp_path: Path) -> None:
+    """Else a user sees nothing for as long as an endpoint is down."""
+
+    async def main() -> None:
+        told: list[Any] = []
+        model = ScriptedModel([{"status": 429}, {"status": 500}, {"text": "there"}, {"status": 400}])
+        gateway = Gateway(KEYLESS, model, Watch(), RetryPolicy(attempts=4, base_s=0.01, deadline_s=60.0))
+        gateway.on_waiting = lambda why, real_s: told.append((why, round(real_s, 2)))
+        gateway.on_answer = lambda: told.append("answered")
+        async with opened(gateway, tmp_path) as client:
+            await client.post()
+            await client.post()
+        fault = "scripted fault"
+        assert told == [(fault, 0.01 + 0.02 + 0.04), (fault, 0.02 + 0.04), "answered"]
+
+    asyncio.run(main())
+
+
 def test_after_the_last_try_the_fault_is_shown_as_it_is(tmp_path: Path) -> None:
     async def main() -> None:
         watch = Watch()

@@ -31,8 +31,7 @@ PROBE = '''
 """Plug-ins of the tests."""
 from sclate_adapters.benchmark import BenchmarkAdapter, BenchmarkMetadata, EnvironmentSpec, Scenario, SourceManifest
 from sclate_adapters.effects import SessionPlan
-from sclate_adapters.errors import PrerequisiteError
-from sclate_adapters.memory import MemorySystem
+from sclate_adapters.judgments import Grader, GradingPolicy
 
 DAY = 86_400_000_000_000
 START = 1_930_006_800_000_000_000  # 2031-02-28T01:00:00Z
@@ -59,17 +58,40 @@ class Probe(BenchmarkAdapter):
         return ()
 
     def grading_policy(self, scenario):
-        raise NotImplementedError
+        return GradingPolicy(selects=())
 
     def grader(self, scenario):
+        return Judge()
+
+
+class Judge(Grader):
+    async def evaluate(self, ctx):
         raise NotImplementedError
+
+
+class Bomb:
+    @property
+    def id(self):
+        raise RuntimeError("the probe explodes near sk-abcdefghijklmnop1234 and hunter2hunter2")
 
 
 class Exploding(Probe):
-    """Has a bug."""
+    """Its scenarios go off in the engine's hands."""
 
     def scenarios(self, split, limit, seed):
-        raise RuntimeError("the probe explodes near sk-abcdefghijklmnop1234 and hunter2hunter2")
+        yield Bomb()
+
+
+class Half(Probe):
+    """Leaves a method out."""
+
+    grader = BenchmarkAdapter.grader
+
+
+class Anonymous(BenchmarkAdapter):
+    """Has no metadata."""
+
+    scenarios = environment = event_sources = grading_policy = grader = lambda self, *_: None
 
 
 class Full(Probe):
@@ -96,6 +118,8 @@ exploding = sclate_probe:Exploding
 full = sclate_probe:Full
 future = sclate_probe:Future
 nobenchmark = sclate_probe:NoBenchmark
+half = sclate_probe:Half
+anonymous = sclate_probe:Anonymous
 gone = sclate_probe_gone:Probe
 nameless = sclate_probe:Nameless
 raising = sclate_probe_raising:Probe
@@ -114,6 +138,8 @@ brokenmodel = sclate_probe_raising:Model
 BROKEN = {
     "future": "written for contract 99.0",
     "nobenchmark": "is no BenchmarkAdapter",
+    "half": "it leaves out grader",
+    "anonymous": "it has no metadata",
     "gone": "No module named 'sclate_probe_gone'",
     "nameless": "Nameless",
     "raising": "ZeroDivisionError",

@@ -48,13 +48,27 @@ from sclate_adapters.agent import ProcessSpec, Provision, StateSpec
 from sclate_adapters.benchmark import BenchmarkAdapter, BenchmarkMetadata, EnvironmentSpec, Scenario, SourceManifest
 from sclate_adapters.effects import SessionPlan
 from sclate_adapters.judgments import Grader, GradingPolicy, Judgment, Subject, SubjectKind
+from sclate_adapters.models import ModelBackend
 from sclate_adapters.sources import GradingSource, TurnPlan, UserInputSource
-from sclate_agents.harness.reference.adapter import ReferenceAgent
+from sclate_agents.harness.reference.adapter import ReferenceAgent, ReferenceChannel
+from sclate_agents.memory.native import NativeMemory
 
 DAY = 86_400_000_000_000
 START = 1_929_920_400_000_000_000
 PROGRAM = b"""@PROGRAM@"""
 HOSTILE = "q\\x1b]0;P3\\x07\\x1b[2J[red]m[bold] \\u202ec = 1"
+
+
+def broken(*args, **kwargs):
+    raise ZeroDivisionError("near sk-abcdefghijklmnop1234")
+
+
+def breaking(plugin, name):
+    """Have a method of a plug-in raise."""
+    if name == "__init__":
+        broken()
+    if name:
+        setattr(plugin, name, broken)
 
 
 class Judge(Grader):
@@ -78,14 +92,32 @@ class Judge(Grader):
         good = turn.failure is None
         return Judgment(
             subject=ctx.subject, score=float(good), passed=good, grader=self.name,
-            feedback=HOSTILE, evidence={"note": HOSTILE}, failure=turn.failure,
+            feedback=HOSTILE, evidence={"note": HOSTILE},
         )
 
 
-class Days(BenchmarkAdapter):
-    """One question a day; options: days, judge, limit_s, bug."""
+class Asking(UserInputSource):
+    def run(self, ctx):
+        yield ctx.until(START)
+        broken()
 
+
+class Hearing(ReferenceChannel):
+    """option: raises."""
+
+    def __init__(self, raises):
+        breaking(self, raises)
+
+
+class Days(BenchmarkAdapter):
+    """One question a day; options: days, judge, limit_s, raises (a method, or `run` of its source)."""
+
+    option_names = ("days", "judge", "limit_s", "raises")
     metadata = BenchmarkMetadata(name="days", version="1", licence="-", citation="-")
+
+    def __init__(self, data, options):
+        super().__init__(data, options)
+        breaking(self, options.get("raises"))
 
     @property
     def ids(self):
@@ -103,12 +135,11 @@ class Days(BenchmarkAdapter):
         ))
 
     def event_sources(self, ctx):
-        if self.options.get("bug"):
-            raise RuntimeError("the days have a bug near sk-abcdefghijklmnop1234")
         keys = [f"{one}/q" for one in self.ids]
         turns = [TurnPlan(key=key, session=key[:2], text="hello?") for key in keys]
         policy = self.grading_policy(ctx.scenario)
-        return [UserInputSource(turns), GradingSource(policy, keys, self.ids)]
+        asking = Asking if self.options.get("raises") == "run" else UserInputSource
+        return [asking(turns), GradingSource(policy, keys, self.ids)]
 
     def grading_policy(self, scenario):
         return GradingPolicy(
@@ -124,18 +155,53 @@ class Days(BenchmarkAdapter):
 
 
 class Faulty(ReferenceAgent):
-    """Speaks the reference harness's protocol and has a fault; option: fault."""
+    """The reference harness; with the option `fault` a program that speaks its protocol and misbehaves.
+    `raises`: a method of the adapter or of its channel."""
+
+    option_names = ("fault", "raises")
+
+    def __init__(self, options):
+        super().__init__(options)
+        if options.get("raises") not in ("decode", "encode"):
+            breaking(self, options.get("raises"))
+
+    def channel(self, ctx):
+        return Hearing(self.options.get("raises"))
 
     def provision(self, ctx):
+        if "fault" not in self.options:
+            return super().provision(ctx)
         return Provision(files={f"{ctx.home}/.probe/agent.py": PROGRAM})
 
     def launch(self, ctx):
+        if "fault" not in self.options:
+            return super().launch(ctx)
         which = "first" if ctx.session.id == "d1" else "later"
         argv = ("python3", "-u", f"{ctx.home}/.probe/agent.py", self.options["fault"], which)
         return ProcessSpec(argv=argv, env={"HOME": ctx.home, "PATH": ctx.path}, cwd=ctx.workdir)
 
     def durable_state(self, ctx):
         return StateSpec()
+
+
+class Forgetful(NativeMemory):
+    """option: raises."""
+
+    option_names = ("raises",)
+
+    def __init__(self, options, *, frozen):
+        super().__init__(options, frozen=frozen)
+        breaking(self, options.get("raises"))
+
+
+class Mute(ModelBackend):
+    """A model that cannot be made."""
+
+    def __init__(self):
+        broken()
+
+    async def respond(self, request):
+        raise NotImplementedError
 '''
 
 CONFIG = f"""
@@ -188,20 +254,26 @@ class Lived:
         }
 
 
+def install(folder: Path, config: str = CONFIG) -> dict[str, str]:
+    """Put plug-ins and configuration into a folder; gives the environment that finds them."""
+    source = SOURCE.replace("@PROGRAM@", PROGRAM.replace("\\", "\\\\").replace('"""', "'''"))
+    (folder / f"{MODULE}.py").write_text(source)
+    (folder / "c.toml").write_text(config)
+    return {"PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1"}
+
+
 def start(
     folder: Path, *args: str, config: str = CONFIG, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
     """Begin a run in an empty folder; its run folder is `r`."""
-    source = SOURCE.replace("@PROGRAM@", PROGRAM.replace("\\", "\\\\").replace('"""', "'''"))
-    (folder / f"{MODULE}.py").write_text(source)
-    (folder / "c.toml").write_text(config)
+    found = install(folder, config)
     return subprocess.Popen(
         [*ARGV, "run", "c.toml", "--out", "r", *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env=environment({"PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1"} | dict(env or {})),
+        env=environment(found | dict(env or {})),
     )
 
 

@@ -50,7 +50,7 @@ def test_an_unknown_name(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["future", "leaving", "nobenchmark"])
+@pytest.mark.parametrize("name", ["future", "leaving", "nobenchmark", "half", "anonymous"])
 def test_a_broken_benchmark_is_named(name: str, tmp_path: Path, probes: dict[str, str]) -> None:
     done = sclate("run", "--benchmark", name, cwd=tmp_path, env=probes)
     complaint(done, PREREQUISITE, repr(name), "broken", BROKEN[name])
@@ -114,7 +114,7 @@ def test_budgets_that_do_not_nest(tmp_path: Path) -> None:
 
 def test_a_glob_that_matches_nothing(tmp_path: Path, probes: dict[str, str]) -> None:
     args = ["run", "--benchmark", "probe", "--scenarios", "third*", "--out", "r"]
-    complaint(sclate(*args, cwd=tmp_path, env=probes), USAGE, "'third*'", "--dry-run")
+    complaint(sclate(*args, cwd=tmp_path, env=probes), PREREQUISITE, "'third*'", "--dry-run")
     assert not (tmp_path / "r").exists()
 
 
@@ -132,7 +132,52 @@ def test_options_that_a_model_does_not_take(tmp_path: Path, probes: dict[str, st
         "model = 'm'\n[models.m]\nbackend = 'scripted'\noptions = {scrpt = 'x'}\n"
     )
     done = sclate("run", "c.toml", "--benchmark", "probe", cwd=tmp_path, env=probes)
-    complaint(done, USAGE, "'scripted'", "scrpt", "script")
+    complaint(done, PREREQUISITE, "'scripted'", "scrpt", "script")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--set", "agent.options.foo=3"], ["agent 'reference' has no option 'foo'", "it has none"]),
+        (
+            ["--agent", "reference+none", "--set", "memory.options.foo=3"],
+            ["memory 'none' has no option 'foo'"],
+        ),
+        (["--set", "memory.options.foo=3"], ["memory 'native' has no option 'foo'"]),
+        (["--set", "benchmark.options.foo=3"], ["benchmark 'probe' has no option 'foo'"]),
+        (
+            ["--benchmark", "workmonth", "--set", "benchmark.options.grader='visible'"],
+            ["has no option 'grader'", "it has workspace, graders", "did you mean 'graders'?"],
+        ),
+        (["--agent", "claude-code+none", "--set", "agent.options.verson='1'"], ["did you mean 'version'?"]),
+    ],
+)
+def test_options_that_an_adapter_does_not_have(
+    args: list[str], words: list[str], tmp_path: Path, probes: dict[str, str]
+) -> None:
+    """Else a misspelt one changes nothing and goes unnoticed."""
+    done = sclate("run", "--benchmark", "probe", "--out", "r", *args, cwd=tmp_path, env=probes | NO_DOCKER)
+    complaint(done, PREREQUISITE, *words)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://zz", "http://", "127.0.0.1:9", "http://:80", "http://h:99999", "https://h/?a=1", "http://u:p@h"],
+)
+def test_an_endpoint_that_cannot_be_called(url: str, tmp_path: Path, probes: dict[str, str]) -> None:
+    profile = f"models.m={{base_url='{url}', model='m'}}"
+    done = sclate("run", "--model", "m", "--set", profile, "--dry-run", cwd=tmp_path, env=probes)
+    complaint(done, USAGE, "'m'", url, "[models.m]", 'base_url = "https://')
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "https://h.example/v1/", "http://[::1]:8080"])
+def test_an_endpoint_that_can_be_called(url: str, tmp_path: Path, probes: dict[str, str]) -> None:
+    profile = f"models.m={{base_url='{url}', model='m'}}"
+    done = sclate(
+        "run", "--benchmark", "probe", "--model", "m", "--set", profile, "--dry-run", cwd=tmp_path, env=probes
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_run_folder_that_exists(tmp_path: Path, probes: dict[str, str]) -> None:
@@ -175,7 +220,7 @@ def test_an_instant_without_an_offset(at: str, tmp_path: Path) -> None:
     [
         (["model", "serve", "scriptd"], PREREQUISITE, ["'scriptd'", "did you mean 'scripted'?"]),
         (["model", "serve", "scripted", "--option", "script"], USAGE, ["name=value"]),
-        (["model", "serve", "scripted", "--option", "foo=1"], USAGE, ["'scripted'", "foo"]),
+        (["model", "serve", "scripted", "--option", "foo=1"], PREREQUISITE, ["'scripted'", "foo"]),
         (["model", "serve", "scripted", "--option", "script=none.json"], PREREQUISITE, ["none.json"]),
         (["report", "."], PREREQUISITE, ["no finished run", "result.json"]),
         (["report", "/dev/null"], PREREQUISITE, ["/dev/null", "Not a directory"]),
@@ -192,6 +237,12 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         done = sclate("model", "serve", "scripted", "--port", str(port), cwd=tmp_path)
     complaint(done, PREREQUISITE, f"port {port}", "--port 0")
+
+
+def test_a_run_that_ended_before_a_life_began(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("seed = 1\n")
+    done = sclate("report", tmp_path, cwd=tmp_path)
+    complaint(done, PREREQUISITE, "ended before a life began", f"sclate run {tmp_path}/config.toml")
 
 
 def test_a_damaged_result(tmp_path: Path) -> None:

@@ -31,13 +31,67 @@ def first_choice(data: Any) -> Any:
     return next(r["eval"] for r in rounds if r["type"] == "multi_choice")
 
 
+def first_check(data: Any) -> Any:
+    rounds = (data[0] if isinstance(data, list) else data)["rounds"]
+    return next(r["eval"] for r in rounds if r["type"] == "file_check")
+
+
 def truncate(root: Path) -> None:
     path = root / "all_tests.json"
     path.write_bytes(path.read_bytes()[:-40])
 
 
 CASES: dict[str, tuple[Damage, list[str]]] = {
-    "the folder is missing": (shutil.rmtree, ["no all_tests.json in data", "give the folder that holds it"]),
+    "the folder is missing": (shutil.rmtree, ["the data folder data does not exist", "give --data DIR"]),
+    "the folder is a file": (
+        lambda root: (shutil.rmtree(root), root.write_text("")),
+        ["the data folder data is no folder"],
+    ),
+    "the folder is another": (
+        lambda root: (shutil.rmtree(root), root.mkdir()),
+        ["no all_tests.json in data", "give the folder that holds it"],
+    ),
+    "an addition that is no object": (
+        edit("all_tests.json", lambda d: d.update(sclate=[1])),
+        ["data/all_tests.json", "extra: ", "valid dict"],
+    ),
+    "an addition to a day that is no object": (
+        edit("all_tests.json", lambda d: d["test"][1].update(sclate=3)),
+        ["data/all_tests.json", "day02: extra: "],
+    ),
+    "tags that are no list": (
+        edit("all_tests.json", lambda d: d["test"][0].update(preference_tags=5)),
+        ["data/all_tests.json", "day01: tags: "],
+    ),
+    "half of a surrogate pair": (
+        edit("all_tests.json", lambda d: d["test"][0].update(desc="\ud800")),
+        ["data/all_tests.json", "half of a surrogate pair"],
+    ),
+    "JSON that is nested deeply": (
+        lambda root: (root / "eval/day02/questions.json").write_text("[" * 100_000),
+        ["data/eval/day02/questions.json", "nested too deeply"],
+    ),
+    "a conversation that is nested deeply": (
+        lambda root: next(root.glob("openclaw_state/agents/*/sessions/day02_*")).write_text("[" * 100_000),
+        ["sessions/day02_", "line 1: RecursionError"],
+    ),
+    "a conversation of other shape": (
+        lambda root: next(root.glob("openclaw_state/agents/*/sessions/day02_*")).write_text(
+            '{"type": "session", "timestamp": [1]}'
+        ),
+        ["sessions/day02_", "line 1: TypeError"],
+    ),
+    "questions that are a folder": (
+        lambda root: (
+            (root / "eval/day02/questions.json").unlink(),
+            (root / "eval/day02/questions.json").mkdir(),
+        ),
+        ["data/eval/day02/questions.json", "it cannot be read"],
+    ),
+    "a check without an end": (
+        edit("eval/day01/questions.json", lambda d: first_check(d).update(timeout=float("inf"))),
+        ["data/eval/day01/questions.json", "timeout: ", "finite"],
+    ),
     "all_tests.json is truncated": (truncate, ["data/all_tests.json", "truncated", "fetch the folder anew"]),
     "another layout": (
         lambda root: (root / "eval").rename(root / "evaluation"),
@@ -65,7 +119,7 @@ CASES: dict[str, tuple[Damage, list[str]]] = {
     ),
     "an answer outside of the options": (
         edit("eval/day01/questions.json", lambda d: first_choice(d).update(answer=["Z"])),
-        ["data/eval/day01/questions.json", "['Z'], which are no options"],
+        ["data/eval/day01/questions.json", ": the answer has ['Z'], which are no options"],
     ),
     "two rounds of one id": (
         edit(
@@ -94,6 +148,8 @@ def test_damaged_data_is_named(case: str, copy: Path, tmp_path: Path) -> None:
     assert done.returncode == PREREQUISITE, done.stderr
     for word in ["error: ", "why: ", "fix: ", *words]:
         assert word in done.stderr
+    assert ": : " not in done.stderr
+    assert "Value error" not in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert not (tmp_path / "r").exists()

@@ -15,12 +15,13 @@ from rich.console import Console
 
 from sclate.cli.report import summary_lines
 from sclate.clock import Charge, HybridClock
+from sclate.failures import count_failures
 from sclate.progress import Lines, LiveLine, Quiet, local_time, make_progress, plain
 from sclate.run import LifeSummary, RunSummary
 from sclate_adapters.effects import SessionPlan
 from sclate_adapters.errors import FailureClass
 from sclate_adapters.judgments import Judgment, Subject, SubjectKind
-from sclate_adapters.records import LifeKey
+from sclate_adapters.records import LifeKey, SessionRecord, Snapshot
 
 START = 1_929_920_400_000_000_000  # 2031-02-27T01:00:00Z
 HOSTILE = "q\x1b]0;P3\x07\x1b[2J\x1b[8mhidden\rover\u202e[/red]m[bold] \udce9 \x9b31m"
@@ -43,6 +44,21 @@ def a_life(scenario: str = "week") -> Any:
 def judged(passed: bool | None) -> Judgment:
     subject = Subject(kind=SubjectKind.TURN, keys=("d1/q",))
     return Judgment(subject=subject, score=None if passed is None else float(passed), passed=passed)
+
+
+def a_session(text: str, failure: FailureClass | None = None) -> SessionRecord:
+    state = Snapshot(world="w", workspace="w", harness="h", memory="m")
+    return SessionRecord(
+        id=text,
+        wake=True,
+        started_sim_ns=START,
+        ended_sim_ns=START,
+        real_ns=1,
+        before=state,
+        after=state,
+        failure=failure,
+        failure_message=text if failure else "",
+    )
 
 
 def a_summary(text: str) -> RunSummary:
@@ -81,6 +97,7 @@ def shown(terminal: bool, hostile: str) -> str:
         progress.session(SessionPlan(id=hostile, start_ns=START, wake=True, title=hostile), life)
         if isinstance(progress, LiveLine):
             progress._live.refresh()
+        progress.session_ended(a_session(hostile), life)
     progress.life_ended(a_summary(hostile).lives[0])
     progress.close()
     return out.getvalue()
@@ -121,6 +138,32 @@ def test_a_summary_shows_text_from_outside_and_does_not_obey_it() -> None:
     assert "1.0 simulated days in 10 s (8,640x)" in text
     assert "2 calls did not say how many tokens they took" in text
     assert "not a benchmark result" in text
+
+
+def test_a_summary_counts_failures_by_class_and_says_when_nothing_came_of_a_life() -> None:
+    summary = a_summary("x")
+    judgments = [
+        judged(None).model_copy(update={"failure": FailureClass.MODEL, "evidence": {"message": "no\nroute"}})
+    ]
+    failures = count_failures(judgments * 2, [], [a_session("d1", FailureClass.TIMEOUT)])
+    (life,) = summary.lives
+    lost = life.model_copy(update={"judged": 2, "missing": 2, "failures": failures, "failure": None})
+    run = summary.model_copy(update={"lives": (lost,)})
+    text = "\n".join(summary_lines(run, Path("r")))
+    assert "missing judgments (model): 2, the first d1/q: no route" in text
+    assert "failed sessions (timeout): 1, the first d1: d1" in text
+    assert "every judgment is missing" in text
+    assert not run.ok
+    half = run.model_copy(update={"lives": (lost.model_copy(update={"missing": 1}),)})
+    assert half.ok, "what is missing in a life is its data"
+
+
+def test_a_model_without_tokens_is_no_puzzle() -> None:
+    summary = a_summary("quay")
+    silent = summary.lives[0].model_copy(update={"tokens": {}, "calls_without_usage": 4})
+    text = "\n".join(summary_lines(summary.model_copy(update={"lives": (silent,)}), Path("r")))
+    assert "tokens: the model quay reports none" in text
+    assert "did not say" not in text
 
 
 @given(st.text(st.characters()))

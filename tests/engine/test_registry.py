@@ -75,7 +75,10 @@ def test_a_broken_plugin_is_listed_with_its_reason_and_breaks_no_other() -> None
         with pytest.raises(PrerequisiteError, match="is broken") as caught:
             registry.load("memories", name)
         assert reason in caught.value.why
-        assert "MemorySystem for contract 1." in caught.value.fix
+        assert "it must be a MemorySystem for contract 1." in caught.value.fix
+    with pytest.raises(PrerequisiteError) as caught:
+        registry.load("agents", "json:loads")
+    assert "it must be an AgentAdapter for" in caught.value.fix
 
 
 @pytest.mark.usefixtures("installed")

@@ -310,7 +310,7 @@ def _session(path: Path) -> dict[str, Any]:
     said: list[tuple[str, str, SimNs]] = []
     for number, line in enumerate(_text(path).splitlines(), 1):
         try:
-            record = json.loads(line)
+            record = _parse(line)
             if record["type"] == "session":
                 if record.get("id", path.stem) != path.stem:
                     raise ValueError(f"it is the session {record['id']}")
@@ -358,9 +358,19 @@ def _text(path: Path) -> str:
         _bad(path, f"it cannot be read: {error.strerror}")
 
 
+def _parse(text: str) -> Any:
+    """Raises ValueError: no JSON, or a text in it is none, for half of a surrogate pair cannot be written."""
+    value = json.loads(text)
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text in it has half of a surrogate pair") from None
+    return value
+
+
 def _json(path: Path) -> Any:
     try:
-        return json.loads(_text(path))
+        return _parse(_text(path))
     except ValueError as error:
         _bad(path, f"it is truncated or no JSON: {error}")
     except RecursionError:
