@@ -168,7 +168,10 @@ class EffectRunner:
         parking = Parking(self._life.scheduler)
         waiting.append(parking.wake)
         sim = self._life.scheduler.call_at(now + effect.sim_timeout_ns, parking.wake)
-        real = asyncio.get_running_loop().call_later(effect.real_timeout_s, parking.wake)
+        limit_s = effect.real_timeout_s
+        if effect.until is Wakeup.ALIVE:
+            limit_s = min(limit_s, self._life.settings.start_s)
+        real = asyncio.get_running_loop().call_later(limit_s, parking.wake)
         try:
             return await parking.wait()
         finally:

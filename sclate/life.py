@@ -79,6 +79,13 @@ class _Open:
     calls: CallReader
     harness: Process | None = None
     stderr: list[bytes] = field(default_factory=list)
+    proxy: asyncio.Task[None] | None = None
+
+    async def end_proxy(self) -> None:
+        """Its start, if it is still under way."""
+        if self.proxy is not None:
+            self.proxy.cancel()
+            await asyncio.wait([self.proxy])
 
 
 async def together(*work: Coroutine[Any, Any, None]) -> None:
@@ -218,6 +225,7 @@ class Life:
             stack.push_async_callback(self.grading.close)
             if opened is not None:
                 stack.push_async_callback(opened.sandbox.close)
+                stack.push_async_callback(opened.end_proxy)
             await self.gateway.close()
 
     def _scenario_context(self) -> ScenarioContext:
@@ -291,20 +299,17 @@ class Life:
         sandbox.set_offset(self.clock.offset_ns())
         await self.gateway.open(sandbox.gateway_dir, UIDS["proxy"], self._is_proxy)
         await sandbox.start()
-        proxy = asyncio.ensure_future(start_proxy(sandbox))
-        try:
-            await self._restore(sandbox, context)
-            sandbox.set_offset(self.clock.offset_ns())
-            self.log.clock_probed(self.clock.now(), plan.id, await sandbox.probe_clock())
-            launch = self.agent.launch(context)
-            provision = self.agent.provision(context)
-            if provision.files:
-                await sandbox.put_files(provision.files, "agent")
-            if self.environment.commands:
-                commands = {f"/home/agent/bin/{n}": data for n, data in self.environment.commands.items()}
-                await sandbox.put_files(commands, "agent", 0o755)
-        finally:
-            await proxy
+        self._open.proxy = asyncio.create_task(self._start_proxy(sandbox, session))
+        await self._restore(sandbox, context)
+        sandbox.set_offset(self.clock.offset_ns())
+        self.log.clock_probed(self.clock.now(), plan.id, await sandbox.probe_clock())
+        launch = self.agent.launch(context)
+        provision = self.agent.provision(context)
+        if provision.files:
+            await sandbox.put_files(provision.files, "agent")
+        if self.environment.commands:
+            commands = {f"/home/agent/bin/{n}": data for n, data in self.environment.commands.items()}
+            await sandbox.put_files(commands, "agent", 0o755)
         session.limit(self.settings.session_s)
         session.hold_time("harness start")
         harness = await sandbox.spawn(
@@ -319,6 +324,16 @@ class Life:
         if greeting := session.channel.greeting():
             await harness.write(greeting)
         self._open_watch = asyncio.ensure_future(self._watch_exit(harness, session))
+
+    async def _start_proxy(self, sandbox: Sandbox, session: LiveSession) -> None:
+        """Beside the start of the harness, which needs the way to its model only when it is sent something."""
+        try:
+            await start_proxy(sandbox)
+        except LifeFailure as error:
+            failure, message = error.failure, error.message
+            self.scheduler.arrive(lambda: session.fail(failure, message))
+        else:
+            self.scheduler.arrive(session.model_in_reach)
 
     async def _restore(self, sandbox: Sandbox, context: AgentContext) -> None:
         await self.workspace.attach(sandbox)
@@ -394,6 +409,7 @@ class Life:
                 await sandbox.kill_user("memory")
                 await self._open_watch
             session.close()
+            await opened.end_proxy()
             for path in session.channel.stores():
                 session.read_store(path, await sandbox.read_file(path, "agent"))
             await sandbox.kill_user("proxy")

@@ -91,6 +91,7 @@ class LiveSession:
         self.channel = channel
         self.process: HarnessProcess | None = None
         self.alive = False
+        self._said_alive = self._in_reach = False
         self.settled = True
         """No turn is in progress and nothing waits to be consumed."""
         self.on_alive: list[Callable[[], None]] = []
@@ -201,10 +202,8 @@ class LiveSession:
         self._log.signal(self.plan.id, signal)
         board = self._scheduler.board
         if isinstance(signal, Alive):
-            if not self.alive:
-                self._now_alive()
-                self.let_time_go()
-                board.publish(Topic.SESSION_OPEN, self.plan.id, self.plan)
+            self._said_alive = True
+            self._maybe_alive()
         elif isinstance(signal, TurnStarted):
             self._started += 1
             self._end_finished()
@@ -232,6 +231,18 @@ class LiveSession:
             turn.failure, turn.message, turn.recoverable = signal.failure, signal.message, False
         board.tell(Topic.SIGNAL, (self.plan.id, signal))
         self._maybe_settle()
+
+    def model_in_reach(self) -> None:
+        """The way to the model is open."""
+        self._in_reach = True
+        self._maybe_alive()
+
+    def _maybe_alive(self) -> None:
+        """Alive is a harness that says so and can reach its model."""
+        if self._said_alive and self._in_reach and not self.alive:
+            self._now_alive()
+            self.let_time_go()
+            self._scheduler.board.publish(Topic.SESSION_OPEN, self.plan.id, self.plan)
 
     # --- turns ------------------------------------------------------------------------------------------
 

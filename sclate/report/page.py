@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from sclate.report import charts
 from sclate.report.figures import Family, families, headline
+from sclate.report.inside import AGREES, UNSEEN, Inside, inside
 from sclate.report.reading import Json, LifeFiles, RunFiles, SessionFiles, read_run
 from sclate.report.rounds import VERDICTS, Round, rounds
 from sclate.report.tallies import TOKENS, TokenRow, Trouble, tokens_of, troubles
@@ -26,6 +27,8 @@ from sclate_adapters.records import Snapshot
 
 TEXT_BUDGET = 5_500_000
 """Bytes of the page for the texts of all rounds."""
+MOST_UNFOLDED = 12
+"""Rows of the table of clocks that are shown at once."""
 CHARGES = {
     "agent": "the agent at work, time flows",
     "model": "model calls while time stands still",
@@ -107,6 +110,7 @@ class SessionView:
     real_s: float | None
     rounds: list[Round]
     tokens: TokenRow | None
+    inside: Inside
 
     @property
     def wake(self) -> bool:
@@ -152,6 +156,7 @@ class LifeView:
 
     def _sessions(self, many: bool) -> list[SessionView]:
         found = []
+        first = next(iter(self.life.trace), None)
         for i, (files, many_rounds) in enumerate(zip(self.life.sessions, rounds(self.life), strict=True)):
             span = self.spans[i] if i < len(self.spans) else None
             record = files.record
@@ -169,9 +174,25 @@ class LifeView:
                     real_s=real_s,
                     rounds=many_rounds,
                     tokens=tokens_of(files.calls)[-1] if files.calls else None,
+                    inside=inside(files, span, first["real_ns"] if first else None, self.zone),
                 )
             )
         return found
+
+    @property
+    def inside(self) -> dict[str, int]:
+        """How many sessions' clocks were seen to agree, to differ, to leak, or not seen."""
+        return dict(Counter(session.inside.word for session in self.sessions))
+
+    @property
+    def inside_seen(self) -> bool:
+        """Whether any clock was seen."""
+        return bool(self.inside.keys() - {UNSEEN})
+
+    @property
+    def inside_folded(self) -> bool:
+        """Whether the table of clocks is long, and has nothing that needs to be looked at."""
+        return len(self.sessions) > MOST_UNFOLDED and not self.inside.keys() - {AGREES, UNSEEN}
 
     def all_rounds(self) -> Iterator[Round]:
         for session in self.sessions:

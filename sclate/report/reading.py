@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import ValidationError
 
+from sclate.report.clocks import ClockSeen
+from sclate.report.saved import times_recorded
 from sclate_adapters.judgments import Judgment
 from sclate_adapters.records import CallRecord, Delivery, SessionRecord, TurnRecord
 
@@ -25,7 +27,10 @@ class NoRunError(Exception):
 
 @dataclass
 class SessionFiles:
-    """One `sessions/<k>`: `path` is relative to the run folder; `record` is None where it did not end."""
+    """One `sessions/<k>`: `path` is relative to the run folder; `record` is None where it did not end.
+
+    `clock`: times that requests showed; `recorded`: those of the transcripts and notes that it left.
+    """
 
     path: str
     id: str = ""
@@ -34,6 +39,8 @@ class SessionFiles:
     calls: list[CallRecord] = field(default_factory=list)
     judgments: list[Judgment] = field(default_factory=list)
     record: SessionRecord | None = None
+    clock: ClockSeen = field(default_factory=ClockSeen)
+    recorded: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -120,9 +127,14 @@ class _Reader:
                 files.turns.append(said)
             else:
                 files.deliveries.append(said)
-        files.calls = list(self._lines(path / "calls.jsonl", _call))
+        for call in self._lines(path / "calls.jsonl", CallRecord.model_validate_json):
+            files.clock.hear(call)
+            files.calls.append(_without_bodies(call))
         files.judgments = list(self._lines(path / "judgments.jsonl", Judgment.model_validate_json))
         files.record = next(self._lines(path / "state.json", SessionRecord.model_validate_json), None)
+        if files.record is not None:
+            states = path.parent.parent / "state"
+            files.recorded = times_recorded(states, files.record.before, files.record.after)
         known = [files.record, *files.turns, *(d for d, _ in files.deliveries), *files.calls]
         first = next((one for one in known if one is not None), None)
         if isinstance(first, SessionRecord):
@@ -197,7 +209,6 @@ def _transcript_line(line: bytes) -> TurnRecord | tuple[Delivery, str]:
     return Delivery.model_validate(value["delivery"]), str(value["state"])
 
 
-def _call(line: bytes) -> CallRecord:
-    """Without the bodies: a month of them is large, and the page does not show them."""
-    record = CallRecord.model_validate_json(line)
-    return record.model_copy(update={"request": None, "response": None, "raw_usage": ()})
+def _without_bodies(call: CallRecord) -> CallRecord:
+    """A month of them is large, and the page does not show them."""
+    return call.model_copy(update={"request": None, "response": None, "raw_usage": ()})

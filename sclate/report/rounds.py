@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sclate.report.reading import LifeFiles, SessionFiles
+from sclate.report.shell import command_of, first_text
 from sclate.report.text import Passage, instant, zone_of
 from sclate_adapters.judgments import Judgment
 from sclate_adapters.records import CallRecord, Delivery, TurnRecord
@@ -18,9 +19,7 @@ MOST_TOOL_CALLS = 40
 MOST_FILES = 30
 PATH_KEYS = ("path", "file_path", "filename", "file", "notebook_path")
 CONTENT_KEYS = ("content", "contents", "text", "file_text", "new_string", "new_str", "new_source")
-COMMAND_KEYS = ("command", "cmd", "script")
 REDIRECTION = re.compile(r"(?<![<>&\d=-])>{1,2}\s*(?!/dev/)([\w./~+-][\w./~+@%-]*)")
-HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1[^\n]*\n.*?(?:^[ \t]*\2[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 
 PASS, FAIL, MISSING, SCORED, UNJUDGED = "pass", "fail", "missing", "scored", "not judged"
 VERDICTS = (PASS, FAIL, MISSING, SCORED, UNJUDGED)
@@ -216,16 +215,11 @@ def files_written(arguments: Any) -> list[str]:
     """
     if not isinstance(arguments, dict):
         return []
-    path = _first(arguments, PATH_KEYS)
+    path = first_text(arguments, PATH_KEYS)
     if path and any(key in arguments for key in CONTENT_KEYS):
         return [path]
-    command = _first(arguments, COMMAND_KEYS)
-    heads = HEREDOC.sub(lambda match: match[0].partition("\n")[0], command[:20_000])
+    heads = command_of(arguments)
     return [path for path in dict.fromkeys(REDIRECTION.findall(heads)) if not path.isdigit()]
-
-
-def _first(arguments: Mapping[str, Any], keys: Sequence[str]) -> str:
-    return next((arguments[key] for key in keys if isinstance(arguments.get(key), str)), "")
 
 
 def _pretty(value: Any) -> str:

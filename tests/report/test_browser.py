@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from .browser import look
+from .test_page import lines_of
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
@@ -59,6 +62,31 @@ def test_it_is_drawn(real_run: Path) -> None:
         assert height > 20, label
     for kind, length in seen.values["lines"].items():
         assert length > 0, kind
+
+
+def test_the_clocks_are_there_side_by_side(real_run: Path) -> None:
+    """Every session of a real life, its prompt, its tool and its record in simulated time."""
+    cells = "[...document.querySelectorAll('#clocks tbody tr')].map(r => [...r.cells].map(c => c.innerText.trim()))"
+    seen = look(
+        real_run / "report.html",
+        {
+            "open": "document.getElementById('clocks').open",
+            "overflow": "(w => w.scrollWidth - w.clientWidth)(document.querySelector('#clocks .wide'))",
+            "cells": cells,
+        },
+    )
+    assert seen.console == []
+    assert seen.values["overflow"] <= 0, "the last column can be seen"
+    assert seen.values["open"], "two rows need not be unfolded"
+    first, second = seen.values["cells"]
+    assert first[:3] == ["day01", "Mon 2031-03-03 09:00:00", "2031-03-03T09:00:00+01:00"]
+    assert re.fullmatch(r"2031-03-03 09:02:0\d CET", first[3]), "its first message asks for the tool's clock"
+    assert second[3] == "–", "the second's does not"
+    for day, cell in (("03", first[4]), ("04", second[4])):
+        assert cell.startswith(f"2031-03-{day}T")
+    started = lines_of(next(real_run.glob("lives/*/trace.jsonl")))[0]["real_ns"]
+    assert first[5] == datetime.fromtimestamp(started / 1e9, UTC).date().isoformat()
+    assert [row[6] for row in (first, second)] == ["✓", "✓"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def text_of(page: str) -> str:
     """The page's text, as a reader sees it."""
     parts: list[str] = []
     parser = HTMLParser()
-    parser.handle_data = parts.append  # type: ignore[method-assign]
+    parser.handle_data = parts.append  # type: ignore[method-assign, assignment]
     parser.feed(page)
     return flat(" ".join(parts))
 
@@ -139,7 +140,7 @@ def test_a_run_that_broke_off_has_a_page_that_says_so(copy_of_run: Path) -> None
 
     done = sclate("report", copy_of_run, cwd=copy_of_run)
     assert done.returncode == 0, done.stderr
-    assert "broke off: it has no result.json" in done.stdout
+    assert "this run broke off: it was killed or interrupted" in done.stdout
     page = (copy_of_run / "report.html").read_text()
     text = text_of(page)
     assert "This run broke off: it has no result.json." in text
@@ -199,6 +200,29 @@ def test_a_missing_judgment_is_missing_and_its_class_is_told(copy_of_run: Path) 
     text = text_of(page)
     assert "? missing , score missing, failure of class grader" in text
     assert re.search(r"grader judgment 1 day01/r1", text)
+
+
+def test_the_hosts_date_in_a_prompt_is_shown_as_a_leak(copy_of_run: Path) -> None:
+    """The day on which the run was made, in the last request of its second session; everything else agrees."""
+    life = only_life(copy_of_run)
+    today = datetime.fromtimestamp(lines_of(life / "trace.jsonl")[0]["real_ns"] / 1e9, UTC).date().isoformat()
+    last = sorted(life.glob("sessions/*/calls.jsonl"))[-1]
+    lines = lines_of(last)
+    lines[-1]["request"]["system"] = f"Current date: {today}"
+    write_lines(last, lines)
+    text = text_of(write_report(copy_of_run).read_text())
+    told = text.partition("What time it was inside")[2].partition("Sessions")[0]
+    assert "1 of 2 sessions agree, in 1 the host's date was seen" in told
+    assert re.search(rf"day02 Tue 2031-03-04 09:00:00 {today} .* ✗ host's date", told)
+
+
+def test_without_saved_states_and_bodies_no_clock_is_made_up(copy_of_run: Path) -> None:
+    life = only_life(copy_of_run)
+    for tar in (life / "state").glob("*.tar"):
+        tar.unlink()
+    for path in life.glob("sessions/*/calls.jsonl"):
+        write_lines(path, (line | {"request": None} for line in lines_of(path)))
+    assert "What time it was inside" not in text_of(write_report(copy_of_run).read_text())
 
 
 def test_tokens_that_are_reported_for_some_calls_only(copy_of_run: Path) -> None:

@@ -23,7 +23,8 @@ from sclate_adapters.events import (
 from sclate_adapters.records import Delivery, DeliveryKind
 
 ALIVE_SIM_TIMEOUT_NS = 300 * NS_PER_S
-ALIVE_REAL_TIMEOUT_S = 60.0
+ALIVE_REAL_TIMEOUT_S = 3_600.0
+"""An outer bound: a run's `budgets.start_s` decides."""
 
 
 def open_session(ctx: SourceContext, plan: SessionPlan) -> Generator[Wait, Any, EventEnd]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
+from itertools import product
 
 from sclate_adapters.models import Message, ModelRequest, ToolCallPart, ToolResultPart
 from sclate_benchmarks.apprentice import shell
@@ -19,10 +20,11 @@ _MEMORY_CONTENTS = re.compile(
 )
 _MEMORY_DIR = re.compile(r"(?:memory directory|file-based memory)\b[^\n/]{0,40}?`?(/[^\s`'\"<>]+)", re.I)
 _WORK_DIR = re.compile(r"working directory:\s*`?(/[^\s`]+)", re.I)
-_CURRENT = re.compile(
-    r"(?:current date|today'?s date|date)\b[^\n:]*:\s*([^\n]+)|today'?s date is(?: now)?\s+([^\n]{4,40})",
-    re.I,
+_CURRENT = (
+    re.compile(r"(?:current date|today'?s date)\b(?:[^\n:]*:| is(?: now)?)\s*([^\n]{4,40})", re.I),
+    re.compile(r"\bdate\b[^\n:]*:\s*([^\n]+)", re.I),
 )
+"""What the harness says of the date: in so many words first, else any line that begins so."""
 _TODAY_IS = re.compile(r"\btoday is\s+([^.\n—]{4,60})", re.I)
 _PROSE = (".md", ".txt", ".rst")
 
@@ -154,8 +156,8 @@ class View:
     def now(self) -> Moment:
         """Wall-clock time: the stated current date, else the day that the conversation's first words name."""
         base = date(1970, 1, 1)
-        for text in reversed(self.told):
-            for stated in ("".join(m.groups(default="")) for m in _CURRENT.finditer(text)):
+        for pattern, text in product(_CURRENT, reversed(self.told)):
+            for stated in pattern.findall(text):
                 if day := find_day(stated, base):
                     h, mi, s, _ = find_clock(stated) or (9, 0, 0, None)
                     return Moment(day, h, mi, s)

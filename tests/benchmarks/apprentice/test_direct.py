@@ -15,6 +15,7 @@ from sclate_adapters.models import (
     ToolSpec,
 )
 from sclate_benchmarks.apprentice import Apprentice
+from sclate_benchmarks.apprentice.view import View
 
 SCHEDULE = ToolSpec(
     name="schedule",
@@ -126,3 +127,21 @@ def test_a_schedule_is_cleared_by_the_id_that_the_harness_gave_it() -> None:
         ("CronList", {}),
         ("CronDelete", {"id": "9f8e7d6c"}),
     ]
+
+
+def test_the_date_is_what_the_harness_says_in_so_many_words() -> None:
+    """Not the "date:" in a word, a memory or a list of skills; the latest word counts."""
+    told = "# Skills\n- update-config: since 1999-01-01\nDate: 2001-02-03\nToday's date is 2031-03-03."
+    later = Message(
+        role="system", parts=(TextPart(text="The date has changed. Today's date is now 2031-03-05."),)
+    )
+    first = Message(role="system", parts=(TextPart(text=told),))
+    for messages, day in (((first,), "2031-03-03"), ((first, later), "2031-03-05")):
+        request = ModelRequest(model="m", messages=(user("Hello."), *messages))
+        assert View(request).now.day.isoformat() == day
+
+
+def test_a_system_prompts_date_stands_before_what_memory_says() -> None:
+    system = "Current date: Monday 2031-03-03T09:15:00+00:00\n<memory>\nDate: 2030-01-01\n</memory>"
+    now = View(ModelRequest(model="m", system=system, messages=(user("Hello."),))).now
+    assert (now.day.isoformat(), now.hour, now.minute) == ("2031-03-03", 9, 15)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sclate_adapters.errors import DataError, PrerequisiteError
+from sclate_adapters.models import ToolCallPart
 from sclate_adapters.records import Delivery
 from sclate_adapters.sources import CronSource
 from sclate_benchmarks.metaclaw import check
@@ -88,6 +89,31 @@ def test_every_rule_is_stated_with_an_example_that_keeps_it() -> None:
                     seen["log"] += 1
                     assert check.matches(rules.log_line, shown), shown
     assert min(seen.values()) >= 10
+
+
+CLOCK = "date '+%F %T %Z'"
+
+
+def test_on_five_days_around_the_change_the_agent_is_asked_for_its_clock() -> None:
+    """In the first message, which is not graded: so that a run has a tool's clock to be looked at."""
+    asking = [day for day in WorkMonthBenchmark().dataset.days if f"run `{CLOCK}`" in day.intro]
+    assert [day.id for day in asking] == ["day01", "day10", "day20", "day21", "day30"]
+    assert [local(day).tzname() for day in asking] == ["CET", "CET", "CET", "CEST", "CEST"]
+    assert not [
+        r.id for day in WorkMonthBenchmark().dataset.days for r in day.rounds if "date '" in r.question
+    ]
+
+
+def test_the_apprentice_looks_at_the_clock_where_it_is_asked_to(tmp_path: Path) -> None:
+    workers: list[ApprenticeWorker] = []
+
+    def make(data: Dataset) -> ApprenticeWorker:
+        workers.append(ApprenticeWorker(data, None))
+        return workers[-1]
+
+    live(tmp_path / "clock", make, limit=1)
+    calls = [p for m in workers[0].messages for p in m.parts if isinstance(p, ToolCallPart)]
+    assert [call.input for call in calls if "date" in str(call.input)][:1] == [{"command": CLOCK}]
 
 
 # --- that it can be done --------------------------------------------------------------------------------
