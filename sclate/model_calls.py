@@ -135,7 +135,7 @@ class ModelCalls:
                 self._scheduler.arrive(
                     lambda: session.fail_turn(FailureClass.MODEL, message, recoverable=True)
                 )
-            else:
+            elif outcome.status is not None:  # answered, not hung up on
                 self._scheduler.arrive(session.recover_turn)
             session.on_call_finished()
 

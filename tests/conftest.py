@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 settings.register_profile("repeatable", derandomize=True, print_blob=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+# Whoever starts the tests in the background may have them ignore these, and what is ignored is inherited.
+for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, handler)
 
 
 def pytest_report_header() -> str:
