@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
+import re
 import time
 from collections import Counter
 from importlib.metadata import version
@@ -189,7 +189,7 @@ class Run:
             model=self.profile.name,
             keyless=self.profile.backend is not None,
             lives=tuple(summaries),
-            host_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            host_rss_mb=peak_rss_mb(),
         )
         write_json(folder / "result.json", summary)
         return summary
@@ -348,6 +348,12 @@ class Run:
             "seed": self.config.seed,
             "latency": self.config.clock.latency,
         }
+
+
+def peak_rss_mb() -> float | None:
+    """Peak resident memory of this process in MiB; not getrusage's, which a child inherits from its maker."""
+    found = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found.group(1)) / 1024 if found else None
 
 
 def owner_labels() -> dict[str, str]:
