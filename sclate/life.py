@@ -321,9 +321,10 @@ class Life:
             on_output=self._harness_output(self._open),
         )
         self._open.harness = session.process = harness
-        if greeting := session.channel.greeting():
-            await harness.write(greeting)
         self._open_watch = asyncio.ensure_future(self._watch_exit(harness, session))
+        if greeting := session.channel.greeting():
+            with contextlib.suppress(OSError):  # it is gone already, as its exit will say
+                await harness.write(greeting)
 
     async def _start_proxy(self, sandbox: Sandbox, session: LiveSession) -> None:
         """Beside the start of the harness, which needs the way to its model only when it is sent something."""
