@@ -11,6 +11,8 @@ from typing import IO, Any, Literal
 import orjson
 import structlog
 
+from sclate_adapters.base import whole_text
+
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 SECRET_TEXT = re.compile(r"\b(?:sk|key|pat|ghp)[-_][A-Za-z0-9_\-]{12,}")
 KEY_TEXT = re.compile(
@@ -33,7 +35,7 @@ def redact(text: str) -> str:
 def _redacted(value: Any) -> Any:
     """The same value, its texts redacted; before they are JSON, where a quoted secret looks otherwise."""
     if isinstance(value, str):
-        return redact(value.encode(errors="backslashreplace").decode())
+        return redact(whole_text(value))
     if isinstance(value, dict):
         return {_redacted(k): _redacted(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import time
@@ -28,6 +27,7 @@ from sclate.progress import Progress
 from sclate.sandbox.build import Built, ensure_all, ensure_harness
 from sclate.sandbox.docker import DockerSandbox
 from sclate.sandbox.engine import docker_client
+from sclate.sandbox.owner import this_owner
 from sclate.sandbox.protocol import Limits, Sandbox, SandboxSpec
 from sclate.trace import TraceWriter, write_json
 from sclate_adapters.agent import AgentAdapter
@@ -358,6 +358,5 @@ def peak_rss_mb() -> float | None:
 
 def owner_labels() -> dict[str, str]:
     """Labels by which `sclate clean` tells whose a container is: our pid and when we started."""
-    pid = os.getpid()
-    started = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    return {"sclate": "1", "sclate.owner.pid": str(pid), "sclate.owner.start": started}
+    pid, start = this_owner()
+    return {"sclate": "1", "sclate.owner.pid": pid, "sclate.owner.start": start}

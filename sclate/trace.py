@@ -12,6 +12,8 @@ import orjson
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
+from sclate_adapters.base import whole
+
 TRACE_VERSION = 1
 
 
@@ -30,20 +32,7 @@ def dumps(record: Any) -> bytes:
     try:
         return orjson.dumps(record, default=_default)
     except (orjson.JSONEncodeError, PydanticSerializationError):
-        return orjson.dumps(_whole(record), default=_default)
-
-
-def _whole(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-8", "backslashreplace").decode()
-        case BaseModel():
-            return _whole(value.model_dump(mode="python"))
-        case dict():
-            return {_whole(k): _whole(v) for k, v in value.items()}
-        case list() | tuple():
-            return [_whole(v) for v in value]
-    return value
+        return orjson.dumps(whole(record), default=_default)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -23,6 +23,26 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def whole_text(text: str) -> str:
+    """`text` as UTF-8 can hold it. Half of a surrogate pair, which a harness or a model can say in JSON and
+    which is no text, is written out as `\\udc80`."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def whole(value: Any) -> Any:
+    """A JSON-like value, records dumped, with every text whole; see `whole_text`."""
+    match value:
+        case str():
+            return whole_text(value)
+        case BaseModel():
+            return whole(value.model_dump(mode="python"))
+        case dict():
+            return {whole(k): whole(v) for k, v in value.items()}
+        case list() | tuple():
+            return type(value)(map(whole, value))
+    return value
+
+
 def seconds(value: float) -> int:
     """A length in seconds as int ns, rounded to the nearest."""
     return round(value * NS_PER_S)

@@ -13,7 +13,7 @@ import structlog
 
 from sclate.capture.dialects import endpoint_of
 from sclate.capture.heard import Heard
-from sclate_adapters.base import JsonDict
+from sclate_adapters.base import JsonDict, whole
 from sclate_adapters.records import CallRecord
 
 log = structlog.get_logger()
@@ -97,8 +97,8 @@ class CallReader:
         if error is None and status is not None and status >= 400:
             error = f"HTTP {status}"
         if halves:
-            request = None if request is None else _whole(request)
-            heard = Heard(**_whole(vars(heard)))
+            request = None if request is None else whole(request)
+            heard = Heard(**whole(vars(heard)))
         start, first, end = line["start"], line.get("first_byte"), line["end"]
         return CallRecord(
             seq=line["seq"],
@@ -139,18 +139,6 @@ def _bytes(kept: Any) -> bytes:
     if "base64" in kept:
         return base64.b64decode(kept["base64"])
     return str(kept["text"]).encode()
-
-
-def _whole(value: Any) -> Any:
-    """With halves of surrogate pairs written out as `\\ud83d`, so that it can be written as UTF-8."""
-    match value:
-        case str():
-            return value.encode("utf-8", "backslashreplace").decode()
-        case dict():
-            return {_whole(k): _whole(v) for k, v in value.items()}
-        case list() | tuple():
-            return type(value)(map(_whole, value))
-    return value
 
 
 def _json(data: bytes) -> JsonDict | None:

@@ -436,8 +436,8 @@ class DockerSandbox(Sandbox):
     async def save(self, paths: Sequence[str], user: User, without: Sequence[str] = ()) -> SavedTree:
         name, path = self._exchange("save.tar")
         argv = [STATETOOL, "save", *self._state_limits()]
-        for left_out in without:
-            argv += ["--without", left_out]
+        for other in without:
+            argv += ["--without", other]
         argv += paths
         room = self._max_bytes + MAX_FILES * TAR_OVERHEAD
         try:

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sclate_adapters.base import NS_PER_S, JsonDict
+from sclate_adapters.base import NS_PER_S
 from sclate_adapters.benchmark import (
     BenchmarkAdapter,
     BenchmarkMetadata,
@@ -104,6 +104,3 @@ class Days(BenchmarkAdapter):
 
     def grader(self, scenario: Scenario) -> Grader:
         return Nobody()
-
-    def describe(self) -> JsonDict:
-        return {}

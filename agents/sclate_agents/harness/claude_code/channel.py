@@ -16,6 +16,7 @@ from typing import Any, Literal
 from uuid import NAMESPACE_OID, uuid5
 
 from sclate_adapters.agent import AgentChannel, StopRequest
+from sclate_adapters.base import whole_text
 from sclate_adapters.errors import FailureClass
 from sclate_adapters.records import Delivery
 from sclate_adapters.signals import (
@@ -128,7 +129,7 @@ class ClaudeCodeChannel(AgentChannel):
     def _cron_set(self, id_: str, job: dict[str, Any]) -> CronSet:
         recurring = bool(job.get("recurring", True))
         job_set = CronSet(
-            id=id_, cron=job["cron"], zone=self.zone, prompt=_whole(job["prompt"]), recurring=recurring
+            id=id_, cron=job["cron"], zone=self.zone, prompt=whole_text(job["prompt"]), recurring=recurring
         )
         self._set.add(id_)
         return job_set
@@ -157,7 +158,7 @@ def _result(event: dict[str, Any]) -> Iterator[Signal]:
     text = event.get("result") or ""
     reason = str(event.get("terminal_reason"))
     if reason.startswith("aborted"):  # only an interrupt of ours does that
-        yield TurnFinished(text=_whole(text), stop="interrupted")
+        yield TurnFinished(text=whole_text(text), stop="interrupted")
         return
     gave_none = reason == "api_error" or (
         text.startswith("API Error") and event.get("stop_reason") != "end_turn"
@@ -167,12 +168,7 @@ def _result(event: dict[str, Any]) -> Iterator[Signal]:
         message = text or "; ".join(map(str, event.get("errors") or ())) or str(event.get("subtype"))
         yield Failed(failure=failure, message=message[:2000])
     stop = event.get("stop_reason") if event.get("subtype") == "success" else event.get("subtype")
-    yield TurnFinished(text=_whole(text), stop=str(stop or "end_turn"))
-
-
-def _whole(text: str) -> str:
-    """Half of a surrogate pair is in JSON, but no text: it is written out."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    yield TurnFinished(text=whole_text(text), stop=str(stop or "end_turn"))
 
 
 def _line(record: dict[str, Any]) -> bytes:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from sclate_adapters.agent import (
     AgentAdapter,
@@ -18,7 +18,7 @@ from sclate_adapters.agent import (
     StateSpec,
     StopRequest,
 )
-from sclate_adapters.base import JsonDict
+from sclate_adapters.base import JsonDict, whole_text
 from sclate_adapters.errors import FailureClass
 from sclate_adapters.events import EventSource
 from sclate_adapters.memory import MemorySystem
@@ -59,18 +59,13 @@ class ReferenceChannel(AgentChannel):
             return ()
         try:
             event = json.loads(line)
-            signal = _signal({k: _whole(v) for k, v in event.items()})
+            signal = _signal({k: whole_text(v) if isinstance(v, str) else v for k, v in event.items()})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return ()  # the agent's own processes can write here too
         return () if signal is None else (signal,)
 
     def stop(self) -> StopRequest:
         return StopRequest(how="close_stdin", grace_s=10.0)
-
-
-def _whole(value: Any) -> Any:
-    """Half of a surrogate pair is in JSON, but no text: it is written out."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _signal(event: JsonDict) -> Signal | None:
