@@ -30,12 +30,12 @@ def whole_text(text: str) -> str:
 
 
 def whole(value: Any) -> Any:
-    """A JSON-like value, records dumped, with every text whole; see `whole_text`."""
+    """A JSON-like value, records in it too, with every text whole; see `whole_text`."""
     match value:
         case str():
             return whole_text(value)
         case BaseModel():
-            return whole(value.model_dump(mode="python"))
+            return value.model_copy(update=whole(dict(value)))
         case dict():
             return {whole(k): whole(v) for k, v in value.items()}
         case list() | tuple():
